@@ -1,0 +1,1 @@
+"""The typed configuration: schema, composition from ``configs/``, and validation before anything loads."""

@@ -1,0 +1,1 @@
+"""Bundled tasks and dialogues (package data), and the readers that check task files."""

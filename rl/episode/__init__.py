@@ -1,0 +1,1 @@
+"""Dialogues as token trees, and the records of what happened in them."""

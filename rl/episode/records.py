@@ -1,0 +1,88 @@
+"""Frozen records of a finished episode: what crosses actor borders and lands in ``episodes.jsonl``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rl.discovery.tree import TreeState
+from rl.episode.outcome import EpisodeEnd, FinishReason
+from rl.episode.tokens import TokenTree
+from rl.judging.interface import Abstention, Judgement
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One of the K turns sampled from one state.
+
+    ``reward`` is ``None`` when the candidate could not be scored: missing is not zero.
+    """
+
+    span: int
+    text: str
+    tokens: int
+    finish: FinishReason
+    version: str
+    reward: float | None = None
+    reward_parts: Mapping[str, float] = field(default_factory=dict)
+    compliant: bool | None = None
+    verdict: Judgement | Abstention | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether the candidate may enter its group's statistics."""
+        return self.reward is not None and self.tokens > 0
+
+
+@dataclass(frozen=True)
+class Group:
+    """K candidates of one state, and which of them the dialogue went on with."""
+
+    id: str
+    turn: int
+    candidates: tuple[Candidate, ...]
+    committed: int
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn as a reader sees it; ``state`` is the intent tree's state after the turn."""
+
+    index: int
+    role: str
+    text: str
+    state: TreeState | None = None
+    version: str | None = None
+    finish: FinishReason | None = None
+    directive: str | None = None
+
+
+@dataclass(frozen=True)
+class EpisodeId:
+    """Which pass over the tasks, and which task; ``order`` is its place in the stream of episodes."""
+
+    epoch: int
+    task: str
+    order: int
+
+    def __str__(self) -> str:
+        return f"{self.epoch}:{self.task}"
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One finished dialogue with its groups: delivered whole or not at all."""
+
+    id: EpisodeId
+    seat: str
+    domain: str
+    end: EpisodeEnd
+    tokens: TokenTree
+    groups: tuple[Group, ...] = ()
+    turns: tuple[Turn, ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    counters: Mapping[str, int] = field(default_factory=dict)
+    detail: str = ""
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The adapter versions that wrote trained tokens, in order of first use."""
+        return tuple(dict.fromkeys(s.version for s in self.tokens.sampled() if s.version))

@@ -1,0 +1,1 @@
+"""Judges and verifiers: what they are asked, what they answer, and how well they agree."""
