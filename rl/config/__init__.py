@@ -1,1 +1,1 @@
-"""The typed configuration: schema, composition from ``configs/``, and validation before anything loads."""
+"""The typed configuration: schema, composition from ``configs/``, validation before models load."""
