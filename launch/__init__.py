@@ -1,0 +1,1 @@
+"""One entry point a job: thin scripts over `rl` and `actors`."""

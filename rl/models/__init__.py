@@ -1,0 +1,1 @@
+"""Where base models come from: a package, a tiny random model, a folder or a hub id."""
