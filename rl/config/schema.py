@@ -101,7 +101,7 @@ class GrpoConfig:
     group_size: int = 4  # K
     min_group_size: int = 2  # smaller groups get weight 0
     normalise: str = "std"  # std | mean (subtract the mean only)
-    epsilon: float = 1e-6  # added to the deviation that advantages are divided by
+    epsilon: float = 1e-6  # keeps the division by a group's deviation finite
     clip_low: float = 0.2  # the ratio is clipped from below at 1 - clip_low
     clip_high: float = 0.28  # and from above at 1 + clip_high
     aggregation: str = "token_mean"  # token_mean | sequence_mean

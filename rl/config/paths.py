@@ -1,0 +1,116 @@
+"""Rejects configurations that name files or folders that cannot be used; nothing is written."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from rl.config.errors import ConfigError, wrong
+from rl.config.load import RESOLVED_CONFIG
+from rl.config.schema import Config
+from rl.data.tasks import TaskFileError, bundled_task_files
+
+CHECKPOINTS = "checkpoints"  # the folder of a run's folder that holds one folder a checkpoint
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_VOCABULARY_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
+
+
+def validate_paths(config: Config) -> None:
+    """Check that every file and folder that ``config`` names can be used. Nothing is written.
+
+    Raises:
+        ConfigError: the first that cannot, in one line: key, path, what is wrong.
+    """
+    for check in (_run_folder, _resumed_folder, _task_files, _model_folder, _user_adapter):
+        for error in check(config):
+            raise error
+
+
+def _run_folder(config: Config) -> Iterator[ConfigError]:
+    """A folder with something in it is emptied only when told, and only if it holds a run."""
+    folder = Path(config.run.dir)
+    if not config.run.dir or not folder.exists():
+        return
+    if not folder.is_dir():
+        yield wrong("run.dir", folder, "is a file; expected a new or empty folder")
+    elif any(folder.iterdir()):
+        if not config.run.overwrite:
+            yield wrong("run.dir", folder, "is not empty; run.overwrite=true empties it first")
+        elif not (folder / RESOLVED_CONFIG).is_file():
+            yield wrong(
+                "run.dir", folder, f"holds no run (no {RESOLVED_CONFIG}), so it is not overwritten"
+            )
+
+
+def _resumed_folder(config: Config) -> Iterator[ConfigError]:
+    folder = Path(config.run.resume)
+    if not config.run.resume:
+        return
+    if not (folder / RESOLVED_CONFIG).is_file():
+        yield wrong("run.resume", folder, f"expected a run folder with {RESOLVED_CONFIG}")
+    elif not _has_checkpoint(folder / CHECKPOINTS):
+        yield wrong("run.resume", folder, f"has no checkpoint in {CHECKPOINTS}/ to continue from")
+
+
+def _has_checkpoint(folder: Path) -> bool:
+    """A checkpoint becomes visible by one rename; until then its name starts with a dot."""
+    return folder.is_dir() and any(
+        entry.is_dir() and not entry.name.startswith(".") for entry in folder.iterdir()
+    )
+
+
+def _task_files(config: Config) -> Iterator[ConfigError]:
+    for file in config.tasks.files:
+        if not Path(file).is_file():
+            yield wrong("tasks.files", config.tasks.files, f"{file} is no file")
+    if not config.tasks.files:
+        try:
+            bundled_task_files(config.tasks.domains)
+        except TaskFileError as error:
+            yield wrong("tasks.domains", config.tasks.domains, str(error))
+
+
+def _model_folder(config: Config) -> Iterator[ConfigError]:
+    """A folder must hold a model with its tokenizer; ``org/name`` is a hub id, read later."""
+    path = config.model.path
+    if config.model.source != "path":
+        return
+    folder = Path(path)
+    if folder.is_dir():
+        for problem in _model_problems(folder):
+            yield wrong("model.path", path, problem)
+    elif folder.exists():
+        yield wrong("model.path", path, "is a file; expected the model's folder")
+    elif not _HUB_ID.fullmatch(path) or path.startswith("."):
+        yield wrong("model.path", path, "no such folder, and not a hub id of the form org/name")
+
+
+def _model_problems(folder: Path) -> Iterator[str]:
+    if not (folder / "config.json").is_file():
+        yield "the folder has no config.json"
+    if not any((folder / name).is_file() for name in _VOCABULARY_FILES):
+        yield f"the folder has no tokenizer ({', '.join(_VOCABULARY_FILES)})"
+    if not _has_chat_template(folder):
+        yield "the tokenizer has no chat template (tokenizer_config.json, chat_template.jinja)"
+
+
+def _has_chat_template(folder: Path) -> bool:
+    if any((folder / name).is_file() for name in ("chat_template.jinja", "chat_template.json")):
+        return True
+    file = folder / "tokenizer_config.json"
+    if not file.is_file():
+        return False
+    try:
+        return bool(json.loads(file.read_text(encoding="utf-8")).get("chat_template"))
+    except (ValueError, AttributeError):
+        return False
+
+
+def _user_adapter(config: Config) -> Iterator[ConfigError]:
+    adapter = config.discovery.user_adapter
+    if adapter and not (Path(adapter) / "adapter_config.json").is_file():
+        yield wrong(
+            "discovery.user_adapter",
+            adapter,
+            "expected a peft adapter's folder with adapter_config.json",
+        )

@@ -1,0 +1,126 @@
+"""Files and folders that a configuration names are checked, and nothing is written."""
+
+import json
+
+import pytest
+
+from rl.config.errors import ConfigError
+from rl.config.load import RESOLVED_CONFIG, load_config
+from rl.config.paths import CHECKPOINTS
+from rl.config.validate import validate_paths
+
+
+def check(*argv):
+    validate_paths(load_config(argv))
+
+
+def error(*argv):
+    with pytest.raises(ConfigError) as caught:
+        check(*argv)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def tree(folder):
+    return sorted((str(p), p.is_dir() or p.read_bytes()) for p in folder.rglob("*"))
+
+
+def test_bundled_domains_exist():
+    check("tasks.domains=[svg,travel_planning]")
+    assert "'cooking' has no bundled tasks" in error("tasks.domains=[svg,cooking]")
+
+
+def test_task_files_must_exist(tmp_path):
+    file = tmp_path / "tasks.jsonl"
+    file.write_text("{}")
+    check(f"tasks.files=[{file}]")
+    text = error(f"tasks.files=[{file},{tmp_path}/none.jsonl]")
+    assert text.startswith("tasks.files=[") and f"{tmp_path}/none.jsonl is no file" in text
+
+
+def model_folder(folder, *, without=()):
+    files = {
+        "config.json": "{}",
+        "tokenizer.json": "{}",
+        "tokenizer_config.json": json.dumps({"chat_template": "{{ messages }}"}),
+    }
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        if name not in without:
+            (folder / name).write_text(text)
+    return folder
+
+
+def test_model_folder_needs_config_tokenizer_and_template(tmp_path):
+    whole = model_folder(tmp_path / "whole")
+    check("model.source=path", f"model.path={whole}")
+    for missing, expected in [
+        ("config.json", "has no config.json"),
+        ("tokenizer.json", "has no tokenizer (tokenizer.json, tokenizer.model, vocab.json)"),
+        ("tokenizer_config.json", "has no chat template"),
+    ]:
+        folder = model_folder(tmp_path / f"no-{missing}", without=[missing])
+        text = error("model.source=path", f"model.path={folder}")
+        assert text.startswith(f"model.path={folder}: ") and expected in text
+
+
+def test_chat_template_may_be_a_file_of_its_own(tmp_path):
+    folder = model_folder(tmp_path / "m", without=["tokenizer_config.json"])
+    (folder / "chat_template.jinja").write_text("{{ messages }}")
+    check("model.source=path", f"model.path={folder}")
+
+
+def test_hub_ids_are_left_to_the_hub_and_other_names_are_folders(tmp_path):
+    check("model.source=path", "model.path=Qwen/Qwen3-8B")
+    for path in (f"{tmp_path}/none", "./models/none", "qwen3", "a/b/c", "../none"):
+        assert "no such folder, and not a hub id" in error(
+            "model.source=path", f"model.path={path}"
+        )
+    (tmp_path / "file").write_text("")
+    assert "is a file" in error("model.source=path", f"model.path={tmp_path}/file")
+
+
+def test_user_adapter_is_a_peft_folder(tmp_path):
+    text = error(f"discovery.user_adapter={tmp_path}")
+    assert text.startswith(f"discovery.user_adapter={tmp_path}: expected a peft adapter's folder")
+    (tmp_path / "adapter_config.json").write_text("{}")
+    check(f"discovery.user_adapter={tmp_path}")
+
+
+def test_a_run_folder_with_something_in_it_is_kept(tmp_path):
+    folder = tmp_path / "run"
+    check(f"run.dir={folder}")
+    folder.mkdir()
+    check(f"run.dir={folder}")
+    (folder / RESOLVED_CONFIG).write_text("")
+    (folder / "metrics.jsonl").write_text("precious")
+    before = tree(tmp_path)
+    text = error(f"run.dir={folder}")
+    assert text == f"run.dir={folder}: is not empty; run.overwrite=true empties it first"
+    check(f"run.dir={folder}", "run.overwrite=true")
+    assert tree(tmp_path) == before
+
+
+def test_overwrite_never_empties_what_is_no_run(tmp_path):
+    (tmp_path / "thesis.tex").write_text("")
+    assert "holds no run" in error(f"run.dir={tmp_path}", "run.overwrite=true")
+    assert "is a file" in error(f"run.dir={tmp_path / 'thesis.tex'}", "run.overwrite=true")
+
+
+def test_resume_needs_a_finished_checkpoint(tmp_path):
+    config = load_config([])
+    config.run.resume = str(tmp_path)
+
+    def resume_error():
+        with pytest.raises(ConfigError) as caught:
+            validate_paths(config)
+        return str(caught.value)
+
+    assert resume_error() == f"run.resume={tmp_path}: expected a run folder with {RESOLVED_CONFIG}"
+    (tmp_path / RESOLVED_CONFIG).write_text("")
+    assert "has no checkpoint in checkpoints/" in resume_error()
+    (tmp_path / CHECKPOINTS / ".step-1").mkdir(parents=True)
+    assert "has no checkpoint in checkpoints/" in resume_error()
+    (tmp_path / CHECKPOINTS / "step-1").mkdir()
+    validate_paths(config)
