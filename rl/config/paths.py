@@ -1,7 +1,6 @@
 """Rejects configurations that name files or folders that cannot be used; nothing is written."""
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,10 +8,10 @@ from rl.config.errors import ConfigError, wrong
 from rl.config.load import RESOLVED_CONFIG
 from rl.config.schema import Config
 from rl.data.tasks import TaskFileError, bundled_task_files
+from rl.models.errors import ModelError
+from rl.models.resolve import resolve_model
 
 CHECKPOINTS = "checkpoints"  # the folder of a run's folder that holds one folder a checkpoint
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-_VOCABULARY_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 
 
 def validate_paths(config: Config) -> None:
@@ -71,27 +70,20 @@ def _task_files(config: Config) -> Iterator[ConfigError]:
 
 
 def _model_folder(config: Config) -> Iterator[ConfigError]:
-    """A folder must hold a model with its tokenizer; ``org/name`` is a hub id, read later."""
-    path = config.model.path
+    """A local folder must hold a whole model with a chat template; a hub id is read later."""
     if config.model.source != "path":
         return
-    folder = Path(path)
-    if folder.is_dir():
-        for problem in _model_problems(folder):
-            yield wrong("model.path", path, problem)
-    elif folder.exists():
-        yield wrong("model.path", path, "is a file; expected the model's folder")
-    elif not _HUB_ID.fullmatch(path) or path.startswith("."):
-        yield wrong("model.path", path, "no such folder, and not a hub id of the form org/name")
-
-
-def _model_problems(folder: Path) -> Iterator[str]:
-    if not (folder / "config.json").is_file():
-        yield "the folder has no config.json"
-    if not any((folder / name).is_file() for name in _VOCABULARY_FILES):
-        yield f"the folder has no tokenizer ({', '.join(_VOCABULARY_FILES)})"
-    if not _has_chat_template(folder):
-        yield "the tokenizer has no chat template (tokenizer_config.json, chat_template.jinja)"
+    try:
+        found = resolve_model(config.model)
+    except ModelError as error:
+        yield ConfigError(str(error))
+        return
+    if isinstance(found, Path) and not _has_chat_template(found):
+        yield wrong(
+            "model.path",
+            config.model.path,
+            "the tokenizer has no chat template (tokenizer_config.json or chat_template.jinja)",
+        )
 
 
 def _has_chat_template(folder: Path) -> bool:

@@ -42,6 +42,7 @@ def test_task_files_must_exist(tmp_path):
 def model_folder(folder, *, without=()):
     files = {
         "config.json": "{}",
+        "model.safetensors": "",
         "tokenizer.json": "{}",
         "tokenizer_config.json": json.dumps({"chat_template": "{{ messages }}"}),
     }
@@ -56,8 +57,9 @@ def test_model_folder_needs_config_tokenizer_and_template(tmp_path):
     whole = model_folder(tmp_path / "whole")
     check("model.source=path", f"model.path={whole}")
     for missing, expected in [
-        ("config.json", "has no config.json"),
-        ("tokenizer.json", "has no tokenizer (tokenizer.json, tokenizer.model, vocab.json)"),
+        ("config.json", "lacks config.json"),
+        ("model.safetensors", "lacks weights"),
+        ("tokenizer.json", "lacks a tokenizer"),
         ("tokenizer_config.json", "has no chat template"),
     ]:
         folder = model_folder(tmp_path / f"no-{missing}", without=[missing])
@@ -73,12 +75,13 @@ def test_chat_template_may_be_a_file_of_its_own(tmp_path):
 
 def test_hub_ids_are_left_to_the_hub_and_other_names_are_folders(tmp_path):
     check("model.source=path", "model.path=Qwen/Qwen3-8B")
-    for path in (f"{tmp_path}/none", "./models/none", "qwen3", "a/b/c", "../none"):
-        assert "no such folder, and not a hub id" in error(
-            "model.source=path", f"model.path={path}"
-        )
+    for path in (f"{tmp_path}/none", "./models/none", "a/b/c", "../none"):
+        text = error("model.source=path", f"model.path={path}")
+        assert text == f"model.path={path}: no such folder"
     (tmp_path / "file").write_text("")
-    assert "is a file" in error("model.source=path", f"model.path={tmp_path}/file")
+    assert "is a file; a model is a folder" in error(
+        "model.source=path", f"model.path={tmp_path}/file"
+    )
 
 
 def test_user_adapter_is_a_peft_folder(tmp_path):
