@@ -1,0 +1,1 @@
+"""Group-relative policy optimisation: advantages, calibration, training batches and the loss."""
