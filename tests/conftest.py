@@ -22,7 +22,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 
 @pytest.fixture(scope="session")
 def shared_dir() -> Path:
-    """The project's shared folder beside the checkout; tests that need it skip where it is absent."""
+    """The shared folder beside the checkout; tests that need it skip where it is absent."""
     folder = CHECKOUT.parent / "shared"
     if not folder.is_dir():
         pytest.skip("the shared folder beside the checkout is absent")

@@ -5,6 +5,7 @@ Two heads of size 32: vLLM on CPU crashes at a head size of 16.
 
 import importlib.metadata
 from pathlib import Path
+from typing import Any
 
 from rl.models.cache import build_once, cached_folder
 from rl.models.embedded import GGUF_FILE, gguf_folder, package_version
@@ -14,7 +15,7 @@ TINY = "tiny"
 SEED = 20_26
 FORMAT = 1  # raise it when the written folder changes
 
-_SHAPE = {
+_SHAPE: dict[str, Any] = {
     "hidden_size": 64,
     "intermediate_size": 128,
     "num_hidden_layers": 2,

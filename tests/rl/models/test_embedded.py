@@ -108,7 +108,7 @@ def test_special_tokens_end_of_turn_and_digits(tokenizer):
 
 
 def test_saved_tokenizer_gives_the_ids_of_the_stock_conversion(tokenizer):
-    """Away from spaces before digits, transformers' own conversion of the file gives the same ids."""
+    """Away from spaces before digits, transformers' own conversion gives the same ids."""
     from transformers.integrations.ggml import convert_gguf_tokenizer
 
     parsed = read_gguf(gguf_folder() / GGUF_FILE)
