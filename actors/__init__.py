@@ -1,0 +1,1 @@
+"""The plumbing of Discern: the only code that knows Ray, vLLM and DeepSpeed."""

@@ -1,0 +1,1 @@
+"""The DeepSpeed learner: one actor a rank, and the group that drives them."""
