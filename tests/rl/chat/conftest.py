@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+
 from rl.chat.format import ChatFormat
 
 CACHE = Path(__file__).resolve().parents[3] / ".cache" / "tokenizers"  # ignored by git
