@@ -68,7 +68,7 @@ def load_tasks(files: Sequence[Path]) -> list[Task]:
 
 
 def bundled_task_files(domains: Sequence[str]) -> list[Path]:
-    """Return the bundled task file of each domain; raise :class:`TaskFileError` if there is none."""
+    """Return each domain's bundled task file; raise :class:`TaskFileError` for an unknown one."""
     folder = Path(str(package_files("rl.data"))) / "tasks"
     bundled = {file.stem: file for file in sorted(folder.glob("*.jsonl"))}
     for domain in domains:

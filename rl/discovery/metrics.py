@@ -1,4 +1,4 @@
-"""Discover and Satisfy: how much of a tree a dialogue brought to light, 0–100 (specification §7)."""
+"""Discover and Satisfy: how much of a tree came to light, 0–100 (specification §7)."""
 
 from rl.discovery.tree import IntentTree, TreeState
 

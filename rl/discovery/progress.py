@@ -1,4 +1,4 @@
-"""How far a dialogue has come in its tree: nodes that are settled, roots that are done or in focus."""
+"""How far a dialogue has come in its tree: settled nodes, finished roots, roots in focus."""
 
 from enum import StrEnum
 

@@ -104,7 +104,7 @@ def initial_state(tree: IntentTree, known: tuple[str, ...]) -> TreeState:
 
 
 def frontier(tree: IntentTree, state: TreeState) -> tuple[str, ...]:
-    """Return R(I_t): undiscovered or emerging nodes whose parent is discovered (roots' parents are)."""
+    """Return R(I_t): nodes not discovered whose parent is; a root's parent counts as discovered."""
     return tuple(
         node
         for node, parent in tree.parents.items()

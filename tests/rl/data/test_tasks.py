@@ -53,7 +53,7 @@ GOOD = {
 
 
 def changed(path, value):
-    """Return GOOD with the value at ``path`` (keys and indices) replaced, or removed for ``...``."""
+    """Return GOOD with the value at ``path`` (keys and indices) replaced (``...``: removed)."""
     task = copy.deepcopy(GOOD)
     at = task
     for key in path[:-1]:
