@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from actors.learner.options import LearnerOptions, deepspeed_config
+from actors.learner.options import LearnerOptions, clips_itself, deepspeed_config
 from rl.grpo.batch import TrainingSample
 from rl.grpo.collate import MicroBatch, collate
 from rl.grpo.loss import LossCounts, PolicyLossInput, policy_loss
@@ -47,6 +47,7 @@ class LearnerEngine:
         if adapter is not None:
             import_adapter(self._model, adapter)
         parameters = [p for p in self._model.parameters() if p.requires_grad]
+        self.trained_parameters = sum(p.numel() for p in parameters)
         optimizer = torch.optim.AdamW(
             parameters,
             lr=options.optimizer.learning_rate,
@@ -54,11 +55,15 @@ class LearnerEngine:
             eps=options.optimizer.epsilon,
             weight_decay=options.optimizer.weight_decay,
         )
+        self._grad_norm = float("nan")
+        if clips_itself(options):
+            optimizer.register_step_pre_hook(self._clip)
         if options.dtype is torch.float64:
             _allow_float64()
         self._module = PolicyLogprobs(
             self._model, options.temperature, options.learner.logprob_chunk_tokens
         )
+        self._module.register_state_dict_post_hook(_drop_frozen)
         if self._stage == 3:
             # The output head's weight is read by this module's forward, not by the head's own.
             for parameter in causal_lm(self._model).get_output_embeddings().parameters():
@@ -192,7 +197,13 @@ class LearnerEngine:
             group["lr"] = rate
         self.engine.step()
         norm = self.engine.get_global_grad_norm()
-        return float("nan") if norm is None else float(norm)
+        return self._grad_norm if norm is None else float(norm)
+
+    def _clip(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """Clip the reduced gradients; DeepSpeed does it too, but then does not tell their norm."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        limit = self._options.optimizer.max_grad_norm
+        self._grad_norm = float(torch.nn.utils.clip_grad_norm_(parameters, limit))
 
     def _reference(self) -> Any:
         return self._model.disable_adapter() if self._options.grpo.kl_beta > 0 else nullcontext()
@@ -208,6 +219,13 @@ class LearnerEngine:
         rank = 0 if write else None
         with deepspeed.zero.GatheredParameters(parameters, modifier_rank=rank):
             yield
+
+
+def _drop_frozen(module: torch.nn.Module, state: dict[str, Tensor], *_: Any) -> None:
+    """Keep the base model out of checkpoints, tied weights included."""
+    trained = {name for name, p in module.named_parameters() if p.requires_grad}
+    for name in [name for name in state if name not in trained]:
+        del state[name]
 
 
 def _allow_float64() -> None:

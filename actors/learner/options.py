@@ -60,6 +60,11 @@ class LearnerOptions:
         return "cuda" if self.learner.gpus else "cpu"
 
 
+def clips_itself(options: LearnerOptions) -> bool:
+    """Return whether the engine clips gradients, since DeepSpeed would hide their norm."""
+    return options.learner.zero_stage == 0 and options.learner.dtype != "bfloat16"
+
+
 def deepspeed_config(options: LearnerOptions) -> dict[str, Any]:
     """Return DeepSpeed's configuration.
 
@@ -71,7 +76,7 @@ def deepspeed_config(options: LearnerOptions) -> dict[str, Any]:
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": 1,
         "managed_gradient_accumulation": False,
-        "gradient_clipping": options.optimizer.max_grad_norm,
+        "gradient_clipping": 0.0 if clips_itself(options) else options.optimizer.max_grad_norm,
         "zero_optimization": {
             "stage": learner.zero_stage,
             "overlap_comm": False,

@@ -1,0 +1,225 @@
+"""One on-policy discovery dialogue: K replies a turn, judged from one state, one of them committed."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from rl.chat.format import ChatFormat
+from rl.chat.view import SeatView
+from rl.data.tasks import Task
+from rl.discovery.kernel import TransitionResult, draw_thresholds, judgeable, transition
+from rl.discovery.metrics import discover, satisfy
+from rl.discovery.progress import all_satisfied
+from rl.discovery.reward import turn_reward
+from rl.discovery.rules import DialogueRules
+from rl.discovery.tree import TreeState, initial_state
+from rl.discovery.user_seat import UserSeat
+from rl.discovery.user_turn import closest_option, user_intent_context
+from rl.episode.outcome import EpisodeEnd
+from rl.episode.records import Candidate, Episode, EpisodeId, Group, Turn
+from rl.judging.interface import Abstention, Judgement, JudgeRequest, NodeQuestion, Verdict
+from rl.sampling import Completion, SampleRequest, Sampler
+from rl.seeding import derive_seed, derived_random
+
+SEAT = "assistant"
+
+
+class JudgeClient(Protocol):
+    """Where a dialogue sends replies to be judged."""
+
+    async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
+        """Return one verdict for each request, in order; failures are abstentions."""
+        ...
+
+
+class DiscoveryDialogue:
+    """Plays one episode from its opening to its end.
+
+    The candidates of a turn share state, thresholds and history, so their rewards differ by what
+    they say. A candidate whose judge abstains has no reward and is not committed.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        episode: EpisodeId,
+        rules: DialogueRules,
+        chat: ChatFormat,
+        sampler: Sampler,
+        judge: JudgeClient,
+    ) -> None:
+        self._task = task
+        self._episode = episode
+        self._rules = rules
+        self._chat = chat
+        self._sampler = sampler
+        self._judge = judge
+        self._view = SeatView(chat)
+        self._user = UserSeat(rules, chat, sampler, str(episode))
+        self._thresholds = draw_thresholds(
+            task.tree, derive_seed(rules.run_seed, str(episode), "kernel")
+        )
+        self._state = initial_state(task.tree, task.known)
+        self._history: list[tuple[str, str]] = []
+        self._turns: list[Turn] = []
+        self._groups: list[Group] = []
+        self._rewards: dict[int, float] = {}
+        self._counters: Counter[str] = Counter()
+
+    async def run(self) -> Episode:
+        """Play the episode; raise what the sampler raises."""
+        self._view.open(self._rules.system_prompt or None, self._task.opening)
+        self._say("user", Turn(0, "user", self._task.opening, self._state))
+        for turn in range(self._rules.assistant_turns):
+            prefix, ids = self._view.generation_prefix()
+            if len(ids) + self._rules.assistant.max_tokens > self._rules.context_tokens:
+                return self._finish(EpisodeEnd.CONTEXT_FULL)
+            before = self._state
+            committed = await self._assistant_turn(turn, ids)
+            if committed is None:
+                return self._finish(EpisodeEnd.JUDGE_FAILED)
+            if all_satisfied(self._task.tree, self._state):
+                return self._finish(EpisodeEnd.ALL_SATISFIED)
+            if turn + 1 < self._rules.assistant_turns:
+                await self._user_turn(turn, before, committed)
+        return self._finish(EpisodeEnd.TURN_LIMIT)
+
+    async def _assistant_turn(self, turn: int, prefix: tuple[int, ...]) -> Judgement | None:
+        """Sample, judge and commit; return the committed reply's judgement, ``None`` without one."""
+        sampling = self._rules.assistant
+        seeds = tuple(self._seed("candidate", turn, k) for k in range(self._rules.group_size))
+        result = await self._sampler.sample(
+            SampleRequest(SEAT, prefix, seeds, sampling.max_tokens, sampling.temperature)
+        )
+        if result.version is None:
+            raise ValueError("the trained seat was sampled without an adapter version")
+        texts = [self._chat.decode_turn(c.ids) for c in result.completions]
+        verdicts = await self._judge.judge([self._question(text) for text in texts])
+        outcomes = [self._outcome(verdict) for verdict in verdicts]
+        candidates = tuple(
+            self._candidate(completion, text, verdict, outcome, result.version)
+            for completion, text, verdict, outcome in zip(
+                result.completions, texts, verdicts, outcomes, strict=True
+            )
+        )
+        index = self._choose(turn, candidates)
+        self._groups.append(
+            Group(f"{self._episode}/{turn}", turn, candidates, -1 if index is None else index)
+        )
+        if index is None:
+            return None
+        chosen, outcome, verdict = candidates[index], outcomes[index], verdicts[index]
+        assert outcome is not None
+        assert isinstance(verdict, Judgement)
+        self._view.commit(chosen.span)
+        self._state = outcome.state
+        self._counters["judgements_ignored"] += len(outcome.ignored)
+        self._say(
+            "assistant",
+            Turn(
+                len(self._turns),
+                "assistant",
+                chosen.text,
+                self._state,
+                chosen.version,
+                chosen.finish,
+            ),
+        )
+        return verdict
+
+    async def _user_turn(self, turn: int, before: TreeState, judgement: Judgement) -> None:
+        context = user_intent_context(
+            self._task.tree,
+            self._state,
+            self._task.opening,
+            self._rules.kernel.focus,
+            before,
+            closest_option(judgement),
+        )
+        text = await self._user.speak(turn, context, self._history, self._task.tree, self._state)
+        self._view.add_user(text)
+        self._say("user", Turn(len(self._turns), "user", text, self._state))
+
+    def _question(self, reply: str) -> JudgeRequest:
+        nodes = self._task.tree.nodes
+        asked = judgeable(self._task.tree, self._state, self._rules.kernel)
+        return JudgeRequest(
+            history=tuple(self._history),
+            reply=reply,
+            nodes=tuple(
+                NodeQuestion(
+                    n, nodes[n].text, nodes[n].dimension, nodes[n].cues, nodes[n].alternatives
+                )
+                for n in asked
+            ),
+        )
+
+    def _outcome(self, verdict: Verdict) -> TransitionResult | None:
+        if isinstance(verdict, Abstention):
+            self._counters[f"judge_abstained_{verdict.reason}"] += 1
+            return None
+        return transition(
+            self._task.tree, self._state, verdict, self._thresholds, self._rules.kernel
+        )
+
+    def _candidate(
+        self,
+        completion: Completion,
+        text: str,
+        verdict: Verdict,
+        outcome: TransitionResult | None,
+        version: str,
+    ) -> Candidate:
+        span = self._view.add_candidate(completion.ids, completion.logprobs, version)
+        self._counters[f"finish_{completion.finish}"] += 1
+        candidate = Candidate(
+            span, text, len(completion.ids), completion.finish, version, verdict=verdict
+        )
+        if outcome is None:
+            return candidate
+        parts = turn_reward(
+            self._task.tree, self._state, outcome.state, len(completion.ids), self._rules.reward
+        )
+        self._rewards[span] = parts.total
+        return replace(
+            candidate,
+            reward=parts.total,
+            reward_parts={"discovery": parts.discovery, "length_penalty": parts.length_penalty},
+        )
+
+    def _choose(self, turn: int, candidates: Sequence[Candidate]) -> int | None:
+        """Pick the candidate to go on with: the best, or one at random; ``None`` if none is judged."""
+        usable = [index for index, candidate in enumerate(candidates) if candidate.usable]
+        if not usable:
+            return None
+        if self._rules.commit_best:
+            return max(usable, key=lambda index: (candidates[index].reward or 0.0, -index))
+        return derived_random(self._rules.run_seed, str(self._episode), "commit", turn).choice(
+            usable
+        )
+
+    def _say(self, role: str, turn: Turn) -> None:
+        self._turns.append(turn)
+        self._history.append((role, turn.text))
+
+    def _finish(self, end: EpisodeEnd) -> Episode:
+        tree = self._task.tree
+        return Episode(
+            id=self._episode,
+            seat=SEAT,
+            domain=self._task.domain,
+            end=end,
+            tokens=self._view.build(self._rewards),
+            groups=tuple(self._groups),
+            turns=tuple(self._turns),
+            metrics={
+                "discover": discover(tree, self._state),
+                "satisfy": satisfy(tree, self._state),
+                "assistant_turns": float(sum(turn.role == "assistant" for turn in self._turns)),
+            },
+            counters=dict(self._counters + self._user.counters),
+        )
+
+    def _seed(self, purpose: str, turn: int, candidate: int) -> int:
+        return derive_seed(self._rules.run_seed, str(self._episode), purpose, turn, candidate)
