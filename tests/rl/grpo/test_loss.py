@@ -301,19 +301,17 @@ def test_pitfall_30_an_empty_mask_is_a_named_outcome(aggregation):
     assert torch.equal(slope, torch.zeros_like(slope))
 
 
+FIELDS = ("logprobs", "prox_logprobs", "behaviour_logprobs", "ref_logprobs", "advantages")
+
+
 @pytest.mark.parametrize("junk", [math.nan, math.inf, -math.inf])
-def test_pitfall_30_values_outside_the_mask_reach_nothing(junk):
+@pytest.mark.parametrize("fields", [*((name,) for name in FIELDS), FIELDS])
+def test_pitfall_30_values_outside_the_mask_reach_nothing(junk, fields):
     batch = random_batch(2)
     config = GrpoConfig(kl_beta=0.05)
     outside = ~batch.mask
-    dirty = PolicyLossInput(
-        **{
-            name: getattr(batch, name).masked_fill(outside, junk)
-            for name in batch.__dataclass_fields__
-            if name != "mask"
-        },
-        mask=batch.mask,
-    )
+    junk_in = {name: getattr(batch, name).masked_fill(outside, junk) for name in fields}
+    dirty = replace(batch, **junk_in)
     clean_loss, clean = gradient(batch, lambda b: policy_loss(b, counts_of(b), config).loss)
     dirty_loss, dirtied = gradient(dirty, lambda b: policy_loss(b, counts_of(b), config).loss)
     assert torch.equal(clean_loss, dirty_loss)
