@@ -162,7 +162,8 @@ def _output_projection(language_model: "PreTrainedModel") -> Project:
 
     A plain head's weight is read once, inside the forward pass: under ZeRO-3 every call of a
     module is a collective, and ranks with different token counts would make different numbers of
-    calls and wait for each other for ever. A head with an adapter has to be called as a module.
+    calls and wait for each other for ever. A head with an adapter has to be called as a module:
+    it works at any world size up to ZeRO-2, and under ZeRO-3 on one rank only.
     """
     head: Any = language_model.get_output_embeddings()
     if type(head) is nn.Linear:
