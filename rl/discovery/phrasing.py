@@ -8,7 +8,7 @@ import re
 
 ACHIEVED = (
     "I like that {}.",
-    "Good, this part works: {}.",
+    "Good, this part is right: {}.",
     "Yes, keep that {}.",
 )
 CLEAR = (
@@ -26,7 +26,7 @@ CLEAR_AGAIN = (
 FUZZY = (
     "I have a vague feeling about {}, but I can't say it clearly yet.",
     "Something about {} matters to me, I just don't know what exactly.",
-    "I'm not sure about {}, there is something I can't name yet.",
+    "I'm unsure about {}, there is something I can't name yet.",
     "Maybe we should think about {}? I can't say how.",
 )
 LATENT = (

@@ -47,7 +47,7 @@ def _notes(context: UserIntentContext) -> str:
         notes += [f"I want this: {as_clause(text)}." for text in context.clear[:_MOST_ITEMS]]
     elif context.mode is UserMode.FUZZY:
         topic = as_topic(context.fuzzy[0])
-        notes.append(f"I'm not sure about {topic} yet, I only have a vague feeling.")
+        notes.append(f"I'm unsure about {topic}, I only have a vague feeling.")
     else:
         topic = as_topic(context.latent[0]) if context.latent else "it"
         notes.append(f"Something about {topic} feels off, but I can't say what.")

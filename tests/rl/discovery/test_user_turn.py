@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rl.data.tasks import TRAINING_DOMAINS, TRANSFER_DOMAINS, bundled_task_files, load_tasks
+from rl.discovery import phrasing
 from rl.discovery.kernel import Gating, KernelRules, draw_thresholds, judgeable, transition
 from rl.discovery.progress import Focus, all_satisfied
 from rl.discovery.tree import Awareness, IntentNode, IntentTree, TreeState, initial_state
@@ -149,7 +150,7 @@ def test_roles_are_flipped_and_the_task_stands_last():
 
 def test_fuzzy_and_latent_prompts_hint():
     fuzzy = user_prompt_messages(context(state("1", "1.1", "1")), HISTORY)[-1]["content"]
-    assert "not sure about the dimension 1.1 yet" in fuzzy
+    assert "unsure about the dimension 1.1" in fuzzy
     latent = user_prompt_messages(context(state("1", "", "1")), HISTORY)[-1]["content"]
     assert "Something about the dimension 1 feels off" in latent
     nothing = user_prompt_messages(context(state()), HISTORY)[-1]["content"]
@@ -252,6 +253,14 @@ def test_undiscovered_text_is_never_in_context_prompt_or_script(case):
                     assert hidden.text.rstrip(".").lower() not in said.lower()
         assert 3 <= len(turn.split()) <= 40
         assert clean_user_text(turn, 40) == turn
+
+
+def test_no_sentence_frame_contains_a_bundled_cue():
+    tables = ("ACHIEVED", "CLEAR", "CLEAR_AGAIN", "FUZZY", "LATENT", "OPTION")
+    frames = "\n".join(frame for table in tables for frame in getattr(phrasing, table))
+    for task in bundled():
+        nothing_known = initial_state(task.tree, ())
+        assert leaks(frames, task.tree, nothing_known) == ()
 
 
 def test_the_property_above_covers_every_mode():
