@@ -42,11 +42,11 @@ while kill -0 "$pip" 2>/dev/null; do
     ticks=$((ticks + 1))
     [ $((ticks % 10)) -eq 0 ] || continue
     if grep -q '^Installing collected packages' "$log"; then
-        done=$(find "$packages" -maxdepth 1 -name '*.dist-info' | wc -l)
-        echo "$(printf '%4d' "$(elapsed)") s  installed $done of $wanted"
+        present=$(find "$packages" -maxdepth 1 -name '*.dist-info' | wc -l)
+        echo "$(printf '%4d' "$(elapsed)") s  installed $((present - 1)) of $wanted" # less pip
     else
-        done=$(grep -Ec '^(Collecting|Requirement already satisfied)' "$log" || true)
-        echo "$(printf '%4d' "$(elapsed)") s  fetched $done of $wanted"
+        fetched=$(grep -Ec '^(Collecting|Requirement already satisfied)' "$log" || true)
+        echo "$(printf '%4d' "$(elapsed)") s  fetched $fetched of $wanted"
     fi
 done
 if ! wait "$pip"; then
