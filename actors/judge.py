@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rl.config.schema import JudgeConfig
-from rl.judging.interface import Abstention, AbstainReason, Judge, JudgeRequest, Verdict
+from rl.judging.interface import AbstainReason, Abstention, Judge, JudgeRequest, Verdict
 
 # How long the first request waits for others to share its batch.
 BATCH_WINDOW_S = 0.005
@@ -57,7 +57,7 @@ class JudgeWorker:
 
 
 class RemoteJudge:
-    """A dialogue's way to the judges: spreads requests, and abstains when no answer comes in time."""
+    """A dialogue's way to the judges: spreads requests, abstains when no answer comes in time."""
 
     def __init__(self, workers: Sequence[Any], deadline_s: float, attempts: int = 2) -> None:
         self._workers = list(workers)
@@ -86,7 +86,8 @@ class RemoteJudge:
 
 def make_judge(config: JudgeConfig) -> Judge:
     """Return the judge that ``config`` names, behind a cache."""
-    from rl.judging.cache import CachedJudge
     from rl.judging.embedded import EmbeddedJudge
+
+    from rl.judging.cache import CachedJudge
 
     return CachedJudge(EmbeddedJudge(), config.cache_entries)

@@ -14,7 +14,7 @@ from rl.discovery.rules import DialogueRules
 from rl.episode.outcome import EpisodeEnd
 from rl.episode.records import Episode, EpisodeId
 from rl.episode.tokens import TokenTree
-from rl.sampling import SamplingFailed
+from rl.sampling import SamplingError
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class SimulatorWorker:
             except TimeoutError:
                 detail = f"not finished within {self._options.episode_deadline_s} s"
                 return failed_episode(episode, task.domain, EpisodeEnd.DEADLINE, detail)
-            except SamplingFailed as error:
+            except SamplingError as error:
                 return failed_episode(episode, task.domain, EpisodeEnd.ROLLOUT_FAILED, str(error))
 
 

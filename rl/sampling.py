@@ -6,7 +6,7 @@ from typing import Protocol
 from rl.episode.outcome import FinishReason
 
 
-class SamplingFailed(RuntimeError):
+class SamplingError(RuntimeError):
     """A request that no worker could answer; retrying the same request would fail again."""
 
 
@@ -16,7 +16,7 @@ class SampleRequest:
 
     ``seat`` is who speaks. With ``adapter="latest"`` the worker uses the newest version of the
     seat that it holds; a version's full name picks that one; ``None`` is the base model.
-    ``seeds`` has one entry for each completion.
+    ``seeds`` has one entry for each completion; a completion ends with the first of ``stop_ids``.
     """
 
     seat: str
@@ -25,6 +25,8 @@ class SampleRequest:
     max_tokens: int
     temperature: float
     top_p: float = 1.0
+    top_k: int = -1
+    stop_ids: tuple[int, ...] = ()
     adapter: str | None = "latest"
 
 
@@ -50,5 +52,5 @@ class Sampler(Protocol):
     """Anything that can sample for a seat."""
 
     async def sample(self, request: SampleRequest) -> SampleResult:
-        """Sample, or raise :class:`SamplingFailed`."""
+        """Sample, or raise :class:`SamplingError`."""
         ...

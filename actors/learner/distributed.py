@@ -30,7 +30,14 @@ def free_port(address: str) -> int:
 
 
 def join(
-    *, rank: int, world_size: int, address: str, port: int, own_address: str, backend: str, deadline_s: float
+    *,
+    rank: int,
+    world_size: int,
+    address: str,
+    port: int,
+    own_address: str,
+    backend: str,
+    deadline_s: float,
 ) -> None:
     """Join the process group of the learner's ranks; rank 0 serves at ``address``:``port``.
 

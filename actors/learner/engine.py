@@ -1,4 +1,4 @@
-"""One rank of the learner: a policy under DeepSpeed that trains on batches and exports its adapter."""
+"""One rank of the learner: a policy under DeepSpeed that trains and exports its adapter."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext

@@ -80,7 +80,9 @@ class LearnerGroup:
         last = updates[-1][0]
         return TrainReport(metrics, last.grad_norm, last.learning_rate)
 
-    def export(self, version: str, probe_ids: Sequence[int]) -> tuple[AdapterFiles, tuple[float, ...]]:
+    def export(
+        self, version: str, probe_ids: Sequence[int]
+    ) -> tuple[AdapterFiles, tuple[float, ...]]:
         """Return the adapter and its probe log-probs; rank 0's, after all ranks took part."""
         calls = [rank.export.remote(version, tuple(probe_ids)) for rank in self._ranks]
         return ray.get(calls, timeout=self._options.learner.step_deadline_s)[0]

@@ -1,4 +1,4 @@
-"""What a learner rank needs to start, resolved from the configuration, and DeepSpeed's configuration."""
+"""What a learner rank needs to start, and DeepSpeed's configuration made from it."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -79,14 +79,16 @@ class LearnerRank:
         """Return the policy's log-prob of each trained token of each sample."""
         return self._engine.logprobs(samples)
 
-    def export(self, version: str, probe_ids: Sequence[int]) -> tuple[AdapterFiles, tuple[float, ...]]:
+    def export(
+        self, version: str, probe_ids: Sequence[int]
+    ) -> tuple[AdapterFiles, tuple[float, ...]]:
         """Return the adapter as files, and the probe's log-probs under it at temperature 1."""
         return self._engine.export(version), self._engine.probe(probe_ids)
 
     def canary(
         self, version: str, seed: int, probe_ids: Sequence[int]
     ) -> tuple[AdapterFiles, tuple[float, ...]]:
-        """Return an adapter that changes the policy visibly, with the probe's log-probs under it."""
+        """Return an adapter that changes the policy visibly, with its probe log-probs."""
         return self._engine.canary(version, seed, probe_ids)
 
     def state(self) -> dict[str, bytes]:

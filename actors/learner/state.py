@@ -14,9 +14,7 @@ def save_state(engine: Any) -> dict[str, bytes]:
     A collective: every rank calls it. The union over ranks is what :func:`load_state` needs.
     """
     with tempfile.TemporaryDirectory(prefix="discern-state-") as folder:
-        engine.save_checkpoint(
-            folder, tag=_TAG, save_latest=False, exclude_frozen_parameters=True
-        )
+        engine.save_checkpoint(folder, tag=_TAG, save_latest=False, exclude_frozen_parameters=True)
         root = Path(folder) / _TAG
         return {
             str(path.relative_to(root)): path.read_bytes()

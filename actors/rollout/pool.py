@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from rl.sampling import SampleRequest, SampleResult, SamplingFailed
+from rl.sampling import SampleRequest, SampleResult, SamplingError
 
 # Turns of one dialogue share these first tokens, so that they reach the same prefix cache.
 _STICKY_TOKENS = 96
@@ -12,7 +12,7 @@ _REMEMBERED = 4096
 
 
 class RolloutPool:
-    """Spreads requests over workers; the turns of one dialogue stay on one worker while it lives."""
+    """Spreads requests over workers; a dialogue's turns stay on one worker while it lives."""
 
     def __init__(self, workers: Sequence[Any]) -> None:
         self._workers = list(workers)
@@ -23,7 +23,7 @@ class RolloutPool:
         """Sample on the prefix's worker; on another one if it died.
 
         Raises:
-            SamplingFailed: the request itself cannot be answered, or every worker is dead.
+            SamplingError: the request itself cannot be answered, or every worker is dead.
         """
         from ray.exceptions import RayActorError
 
@@ -38,7 +38,7 @@ class RolloutPool:
                 self._sticky.pop(request.prompt_ids[:_STICKY_TOKENS], None)
             finally:
                 self._load[index] -= 1
-        raise SamplingFailed(f"none of {len(self._workers)} rollout workers is alive")
+        raise SamplingError(f"none of {len(self._workers)} rollout workers is alive")
 
     def _pick(self, prefix: tuple[int, ...], tried: set[int]) -> int:
         known = self._sticky.get(prefix)

@@ -1,4 +1,4 @@
-"""The rollout worker: one vLLM engine that samples for every seat with any adapter version it holds."""
+"""The rollout worker: one vLLM engine that samples for every seat and adapter version."""
 
 import asyncio
 import itertools
@@ -14,7 +14,7 @@ from actors.rollout.options import RolloutOptions
 from rl.episode.outcome import FinishReason
 from rl.policy.adapter import AdapterFiles, read_adapter, write_adapter
 from rl.policy.version import AdapterVersion
-from rl.sampling import Completion, SampleRequest, SampleResult, SamplingFailed
+from rl.sampling import Completion, SampleRequest, SampleResult, SamplingError
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
@@ -68,12 +68,12 @@ class RolloutWorker:
         """Sample ``len(request.seeds)`` completions of one prefix.
 
         Raises:
-            SamplingFailed: the prompt leaves no room for a turn, the version is not here, or the
+            SamplingError: the prompt leaves no room for a turn, the version is not here, or the
                 engine did not answer before its deadline.
         """
         room = self._options.context_tokens - len(request.prompt_ids)
         if room < request.max_tokens:
-            raise SamplingFailed(
+            raise SamplingError(
                 f"prompt of {len(request.prompt_ids)} tokens leaves {room} of the "
                 f"{request.max_tokens} wanted (context {self._options.context_tokens})"
             )
@@ -81,16 +81,12 @@ class RolloutWorker:
         self._running[version or ""] += 1
         try:
             outputs = await asyncio.wait_for(
-                asyncio.gather(
-                    *(self._complete(request, seed, adapter) for seed in request.seeds)
-                ),
+                asyncio.gather(*(self._complete(request, seed, adapter) for seed in request.seeds)),
                 self._options.request_deadline_s,
             )
         except TimeoutError:
             self._counters["request_deadline"] += 1
-            raise SamplingFailed(
-                f"no answer within {self._options.request_deadline_s} s"
-            ) from None
+            raise SamplingError(f"no answer within {self._options.request_deadline_s} s") from None
         finally:
             self._running[version or ""] -= 1
             await self._drop_unused()
@@ -171,10 +167,10 @@ class RolloutWorker:
         if name == LATEST:
             latest = self._latest.get(request.seat)
             if latest is None:
-                raise SamplingFailed(f"no adapter of seat {request.seat!r} was published here")
+                raise SamplingError(f"no adapter of seat {request.seat!r} was published here")
             name = str(latest)
         if name not in self._adapters:
-            raise SamplingFailed(f"adapter {name} is not loaded here")
+            raise SamplingError(f"adapter {name} is not loaded here")
         return name, self._adapters[name]
 
     def _lora_request(self, version: str, folder: Path) -> "LoRARequest":
@@ -191,6 +187,8 @@ class RolloutWorker:
             max_tokens=request.max_tokens,
             temperature=request.temperature,
             top_p=request.top_p,
+            top_k=request.top_k,
+            stop_token_ids=list(request.stop_ids),
             seed=seed,
             logprobs=0,
             detokenize=False,
@@ -212,7 +210,7 @@ class RolloutWorker:
         ):
             final = output
         if final is None:
-            raise SamplingFailed("the engine ended a request without an answer")
+            raise SamplingError("the engine ended a request without an answer")
         return final
 
     async def _drop_unused(self) -> None:
@@ -228,7 +226,7 @@ def _completion(output: "RequestOutput") -> Completion:
     """Take ids, log-probs and the reason for stopping from vLLM's answer."""
     sampled = output.outputs[0]
     if sampled.logprobs is None:
-        raise SamplingFailed("vLLM gave no log-probs")
+        raise SamplingError("vLLM gave no log-probs")
     pairs = zip(sampled.token_ids, sampled.logprobs, strict=True)
     logprobs = tuple(entry[token].logprob for token, entry in pairs)
     finish = FinishReason.STOP if sampled.finish_reason == "stop" else FinishReason.LENGTH

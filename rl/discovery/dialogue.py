@@ -1,4 +1,4 @@
-"""One on-policy discovery dialogue: K replies a turn, judged from one state, one of them committed."""
+"""One on-policy discovery dialogue: K replies a turn, judged from one state, one committed."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from rl.discovery.user_turn import closest_option, user_intent_context
 from rl.episode.outcome import EpisodeEnd
 from rl.episode.records import Candidate, Episode, EpisodeId, Group, Turn
 from rl.judging.interface import Abstention, Judgement, JudgeRequest, NodeQuestion, Verdict
-from rl.sampling import Completion, SampleRequest, Sampler
+from rl.sampling import Completion, Sampler, SampleRequest
 from rl.seeding import derive_seed, derived_random
 
 SEAT = "assistant"
@@ -72,7 +72,7 @@ class DiscoveryDialogue:
         self._view.open(self._rules.system_prompt or None, self._task.opening)
         self._say("user", Turn(0, "user", self._task.opening, self._state))
         for turn in range(self._rules.assistant_turns):
-            prefix, ids = self._view.generation_prefix()
+            _, ids = self._view.generation_prefix()
             if len(ids) + self._rules.assistant.max_tokens > self._rules.context_tokens:
                 return self._finish(EpisodeEnd.CONTEXT_FULL)
             before = self._state
@@ -86,11 +86,18 @@ class DiscoveryDialogue:
         return self._finish(EpisodeEnd.TURN_LIMIT)
 
     async def _assistant_turn(self, turn: int, prefix: tuple[int, ...]) -> Judgement | None:
-        """Sample, judge and commit; return the committed reply's judgement, ``None`` without one."""
+        """Sample, judge and commit; return the committed reply's judgement, if any."""
         sampling = self._rules.assistant
         seeds = tuple(self._seed("candidate", turn, k) for k in range(self._rules.group_size))
         result = await self._sampler.sample(
-            SampleRequest(SEAT, prefix, seeds, sampling.max_tokens, sampling.temperature)
+            SampleRequest(
+                seat=SEAT,
+                prompt_ids=prefix,
+                seeds=seeds,
+                max_tokens=sampling.max_tokens,
+                temperature=sampling.temperature,
+                stop_ids=tuple(self._chat.end_of_turn_ids),
+            )
         )
         if result.version is None:
             raise ValueError("the trained seat was sampled without an adapter version")
@@ -189,7 +196,7 @@ class DiscoveryDialogue:
         )
 
     def _choose(self, turn: int, candidates: Sequence[Candidate]) -> int | None:
-        """Pick the candidate to go on with: the best, or one at random; ``None`` if none is judged."""
+        """Pick the candidate to go on with: the best, or a random one; ``None`` without any."""
         usable = [index for index, candidate in enumerate(candidates) if candidate.usable]
         if not usable:
             return None

@@ -1,4 +1,4 @@
-"""The rules of a discovery dialogue, taken from the configuration once and handed to every episode."""
+"""The rules of a discovery dialogue, taken once from the configuration for all episodes."""
 
 from dataclasses import dataclass
 

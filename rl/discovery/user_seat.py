@@ -1,4 +1,4 @@
-"""The user's seat: asks a model for the next turn, checks it for leaks, falls back to the script."""
+"""The user's seat: asks a model for the next turn, checks it, falls back to the script."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from rl.discovery.user_turn import (
     scripted_turn,
     user_prompt_messages,
 )
-from rl.sampling import SampleRequest, Sampler
+from rl.sampling import Sampler, SampleRequest
 from rl.seeding import derive_seed
 
 
 class UserSeat:
-    """Speaks for the simulated user of one episode; ``counters`` says how often it had to repair."""
+    """Speaks for the user of one episode; ``counters`` says how often it had to repair."""
 
     def __init__(
         self, rules: DialogueRules, chat: ChatFormat, sampler: Sampler, episode: str
@@ -63,6 +63,8 @@ class UserSeat:
                 max_tokens=sampling.max_tokens,
                 temperature=sampling.temperature,
                 top_p=sampling.top_p,
+                top_k=sampling.top_k,
+                stop_ids=tuple(self._chat.end_of_turn_ids),
                 adapter=self._rules.user_adapter,
             )
         )

@@ -21,6 +21,7 @@ class EpisodeEnd(StrEnum):
     JUDGE_FAILED = "judge_failed"
     DEADLINE = "deadline"
     ACTOR_DIED = "actor_died"
+    STALE = "stale"
     INTERNAL_ERROR = "internal_error"
 
     @property

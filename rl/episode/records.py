@@ -1,4 +1,4 @@
-"""Frozen records of a finished episode: what crosses actor borders and lands in ``episodes.jsonl``."""
+"""Frozen records of a finished episode: they cross actor borders and fill ``episodes.jsonl``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -57,7 +57,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class EpisodeId:
-    """Which pass over the tasks, and which task; ``order`` is its place in the stream of episodes."""
+    """Which pass over the tasks, which task, and its place ``order`` in the stream of episodes."""
 
     epoch: int
     task: str

@@ -1,4 +1,4 @@
-"""The learning rate as a pure function of the update, so that a resumed run needs no state for it."""
+"""The learning rate as a pure function of the update: a resumed run needs no state for it."""
 
 import math
 

@@ -1,0 +1,73 @@
+"""Reaching Ray: the job's own cluster, a given address, or a local Ray started here."""
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+import ray
+
+import rl
+from rl.config.schema import ClusterConfig
+
+
+class ClusterError(RuntimeError):
+    """Ray cannot be reached or cannot give what the run needs; the message is one line."""
+
+
+def connect(config: ClusterConfig) -> None:
+    """Connect to Ray.
+
+    Inside a Ray job this is the job's cluster; with ``cluster.address`` that cluster; otherwise a
+    local Ray is started, and ends with this process.
+
+    Raises:
+        ClusterError: the address does not answer before the deadline.
+    """
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    address = config.address or os.environ.get("RAY_ADDRESS", "")
+    if not address:
+        _start_local()
+        return
+    if ":" in address and "://" not in address:
+        _check_answers(address, config.connect_deadline_s)
+    try:
+        ray.init(address=address, log_to_driver=False, runtime_env=_runtime_env())
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ClusterError(f"cluster.address={address}: Ray does not answer: {first}") from None
+
+
+def _start_local() -> None:
+    ray.init(
+        address="local",
+        include_dashboard=False,
+        log_to_driver=False,
+        runtime_env=_runtime_env(),
+        _node_ip_address="127.0.0.1",
+    )
+
+
+def _runtime_env() -> dict[str, object]:
+    """Let workers import this checkout; a Ray job's own working directory already does."""
+    if os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR"):
+        return {}
+    root = str(Path(rl.__file__).resolve().parent.parent)
+    inherited = os.environ.get("PYTHONPATH", "")
+    return {"env_vars": {"PYTHONPATH": os.pathsep.join(p for p in (root, inherited) if p)}}
+
+
+def _check_answers(address: str, deadline_s: float) -> None:
+    """Try the TCP port first: Ray's own client waits for minutes before it gives up."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection(
+            (host.strip("[]"), int(port)), timeout=min(deadline_s, 10.0)
+        ).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise ClusterError(f"cluster.address={address}: does not answer ({error})") from None
+
+
+def python_executable() -> str:
+    """Return the Python that workers run with."""
+    return sys.executable

@@ -1,0 +1,1 @@
+"""The training loop: admits episodes, cuts batches, trains, publishes, records, resumes."""

@@ -1,0 +1,78 @@
+"""A run's folder: resolved configuration, metrics, episodes, status, summary, checkpoints."""
+
+import json
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rl.config.load import RESOLVED_CONFIG, config_to_yaml
+from rl.config.paths import CHECKPOINTS
+from rl.config.schema import Config
+from rl.episode.jsonl import append_episode, append_metrics, truncate_rows
+from rl.episode.records import Episode
+
+
+class RunFolder:
+    """The only writer of a run's files; every row is on disk when a call returns."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.metrics = folder / "metrics.jsonl"
+        self.episodes = folder / "episodes.jsonl"
+        self.checkpoints = folder / CHECKPOINTS
+
+    @classmethod
+    def create(cls, config: Config) -> "RunFolder":
+        """Make the folder of a new run; one that holds a run is emptied (it was asked for)."""
+        folder = Path(config.run.dir)
+        if (folder / RESOLVED_CONFIG).is_file():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        run = cls(folder)
+        run.checkpoints.mkdir()
+        (folder / RESOLVED_CONFIG).write_text(config_to_yaml(config), encoding="utf-8")
+        return run
+
+    @classmethod
+    def reopen(cls, folder: Path, step: int, settled: set[int]) -> "RunFolder":
+        """Open a run's folder to continue after ``step``; rows of later work are dropped.
+
+        ``settled`` are the orders of episodes that the checkpoint counts as trained or failed:
+        the others will be played again.
+        """
+        run = cls(folder)
+        truncate_rows(run.metrics, lambda row: row["step"] <= step)
+        truncate_rows(run.episodes, lambda row: row["id"]["order"] in settled)
+        (folder / "summary.json").unlink(missing_ok=True)
+        return run
+
+    def add_episodes(self, episodes: Sequence[Episode]) -> None:
+        """Record finished episodes."""
+        for episode in episodes:
+            append_episode(self.episodes, episode)
+
+    def add_metrics(self, row: Mapping[str, Any]) -> None:
+        """Record one step."""
+        append_metrics(self.metrics, row)
+
+    def set_status(self, phase: str, step: int, steps: int, message: str = "") -> None:
+        """Say what the run is doing, for whoever watches the folder."""
+        status = {
+            "phase": phase,
+            "step": step,
+            "steps": steps,
+            "message": message,
+            "time": time.time(),
+        }
+        self._replace("status.json", status)
+
+    def set_summary(self, summary: Mapping[str, Any]) -> None:
+        """Write what the run came to."""
+        self._replace("summary.json", summary)
+
+    def _replace(self, name: str, content: Mapping[str, Any]) -> None:
+        fresh = self.folder / f".{name}.new"
+        fresh.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        fresh.replace(self.folder / name)

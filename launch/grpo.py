@@ -1,0 +1,60 @@
+"""Trains a seat with GRPO: ``python launch/grpo.py [recipe=… model=… hardware=…] [key=value …]``.
+
+Runs inside a Ray job, on the cluster at ``cluster.address``, or on a local Ray that it starts.
+Exit status: 0 finished, 1 stopped with an error, 2 the configuration or the cluster cannot run it.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+# As a script, Python puts launch/ first on the path, where a file of ours could hide a library.
+if __package__ in (None, ""):
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from rl.config.errors import ConfigError
+from rl.config.load import describe_keys, load_config
+from rl.config.validate import validate, validate_paths
+from rl.data.tasks import TaskFileError
+from rl.models.errors import ModelError
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a job from the command line's arguments and return the exit status."""
+    if {"-h", "--help"} & set(arguments):
+        print_help()
+        return 0
+    try:
+        config = load_config(arguments)
+        validate(config)
+        validate_paths(config)
+    except ConfigError as error:
+        return refuse(error)
+    # Only a configuration that can run is worth importing Ray and torch for.
+    from actors.cluster import ClusterError
+    from actors.trainer.checkpoint import CheckpointError
+    from actors.trainer.job import connect, prepare_job, run_job
+
+    try:
+        job = prepare_job(config)
+        connect(config)
+        return run_job(job)
+    except (ConfigError, TaskFileError, ModelError, ClusterError, CheckpointError) as error:
+        return refuse(error)
+
+
+def refuse(error: Exception) -> int:
+    """Print why nothing was started, in one line."""
+    print(f"error: {error}", file=sys.stderr, flush=True)
+    return 2
+
+
+def print_help() -> None:
+    """Print the usage and every key with its type, default and meaning."""
+    print(__doc__)
+    for name, type_name, default, comment in describe_keys():
+        print(f"{name}={default!r} ({type_name}) {comment}".rstrip())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
