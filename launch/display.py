@@ -83,9 +83,9 @@ class LiveDisplay:
 
         self._bar = Bar(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
+            BarColumn(bar_width=12),
             TimeElapsedColumn(),
+            TextColumn("{task.description}", markup=False),
             console=Console(file=stream, highlight=False),
             transient=True,
         )
@@ -100,7 +100,9 @@ class LiveDisplay:
         """Move the bar."""
         self._bar.update(
             self._task,
-            description=describe(progress) or "starting",
+            # Two short lines fit a terminal of 80 columns; one long line would be cut.
+            description="\n".join(" · ".join(p) for p in (where(progress), values(progress)) if p)
+            or "starting",
             total=progress.steps,
             completed=progress.step or 0,
         )
@@ -112,11 +114,22 @@ class LiveDisplay:
 
 def describe(progress: Progress) -> str:
     """Return the progress in one line; what is not known yet is left out."""
+    return " · ".join(where(progress) + values(progress))
+
+
+def where(progress: Progress) -> list[str]:
+    """Return the step and the phase in words."""
     parts = []
     if progress.steps is not None:
         parts.append(f"step {progress.step or 0}/{progress.steps}")
     if progress.phase:
         parts.append(f"{progress.phase}{f' ({progress.message})' if progress.message else ''}")
+    return parts
+
+
+def values(progress: Progress) -> list[str]:
+    """Return the last step's reward, Discover and speed, and the time left, in words."""
+    parts = []
     if progress.reward is not None:
         parts.append(f"reward {progress.reward:.3f}")
     if progress.discover is not None:
@@ -125,7 +138,7 @@ def describe(progress: Progress) -> str:
         parts.append(f"{progress.tokens_per_s:.0f} tokens/s")
     if progress.seconds_left is not None:
         parts.append(f"{duration(progress.seconds_left)} left")
-    return " · ".join(parts)
+    return parts
 
 
 def duration(seconds: float) -> str:
