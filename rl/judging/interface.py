@@ -58,7 +58,7 @@ class JudgeRequest:
 
 @dataclass(frozen=True)
 class NodeJudgement:
-    """The label of one node; ``near_misses`` counts distinct near-miss options of a tangential hit."""
+    """One node's label; ``near_misses`` counts distinct near-miss options of a tangential hit."""
 
     label: Engagement
     near_misses: int = 0
