@@ -18,9 +18,9 @@ class Cut:
 class EpisodeGate:
     """Accounts for every episode by its order: running, complete, trained or failed.
 
-    Invariants: episodes are admitted in order while accepted + running ≤ (S + version + 1) · B,
-    so that none can be more than S steps old when it is trained; each is trained exactly once or
-    counted as failed; a failed one returns its slot.
+    Invariants: episodes are admitted in order while accepted + running ≤ (S + version + 1) · B;
+    each is trained exactly once or counted as failed; a failed one returns its slot; none is more
+    than S steps old when it is trained, and none is thrown away for having taken long.
     """
 
     def __init__(
@@ -36,8 +36,9 @@ class EpisodeGate:
         self.failed = set(failed)
         self._next = 0
         self._again: set[int] = set()
-        self._running: dict[int, int] = {}
+        self._running: set[int] = set()
         self._complete: dict[int, Episode] = {}
+        self._started: dict[int, int] = {}  # the version at which each of these two was admitted
 
     @property
     def running(self) -> int:
@@ -62,59 +63,74 @@ class EpisodeGate:
                 self._next += 1
             order = self._next
             self._next += 1
-        self._running[order] = version
+        self._running.add(order)
+        self._started[order] = version
         return order
 
     def reissue(self, order: int) -> None:
         """Take back an episode whose actor died, to be admitted again before newer ones."""
-        del self._running[order]
+        self._running.remove(order)
+        del self._started[order]
         self._again.add(order)
 
     def deliver(self, episode: Episode) -> bool:
         """Take in a finished episode; return whether it can be trained on (else it is failed)."""
         order = episode.id.order
-        del self._running[order]
+        self._running.remove(order)
         if episode.end.is_failure:
-            self.failed.add(order)
+            self._fail(order)
             return False
         self._complete[order] = episode
         return True
 
     def ready(self, version: int) -> bool:
-        """Return whether a batch can be cut at ``version`` steps.
-
-        Not while an episode is running that would be too old for any later batch: it belongs into
-        this one. Otherwise slow dialogues would be thrown away and short ones preferred.
-        """
-        if len(self._complete) < self._batch_size:
-            return False
-        oldest = min(self._running.values(), default=version + 1)
-        return oldest > version - self._staleness
+        """Return whether a batch can be cut at ``version`` steps."""
+        return bool(self._choose(version))
 
     def cut(self, version: int, lineage: int) -> tuple[Cut, tuple[Episode, ...]]:
         """Take the oldest batch; also return episodes dropped for age or an abandoned lineage.
 
-        The check here is the guarantee; admission makes it hold without dropping. The dropped
-        count as failed. The batch is short when too few episodes are left: ask again later.
+        The check here is the guarantee; :meth:`ready` makes it hold without dropping. The dropped
+        count as failed. There is no batch when too few episodes are left: ask again later.
         """
-        chosen: list[tuple[Episode, int]] = []
+        ages: dict[int, int] = {}
         dropped: list[Episode] = []
         for order in sorted(self._complete):
-            if len(chosen) == self._batch_size:
-                break
             age = staleness_of(self._complete[order], version, lineage)
             if age is None or age > self._staleness:
                 dropped.append(self._complete.pop(order))
-                self.failed.add(order)
+                self._fail(order)
             else:
-                chosen.append((self._complete[order], age))
+                ages[order] = age
+        chosen = self._choose(version)
+        episodes = tuple(self._complete.pop(order) for order in chosen)
+        for order in chosen:
+            del self._started[order]
+            self.trained.add(order)
+        return Cut(episodes, tuple(ages[order] for order in chosen)), tuple(dropped)
+
+    def _choose(self, version: int) -> list[int]:
+        """Return the orders of the batch to cut at ``version``, or none if it has to wait.
+
+        The batch is taken from the complete ones: started longest ago, then lowest order. It
+        waits while an episode that is left over, running or not, could become too old for want of
+        room in the batches that follow: one started at v must be in the batch of version v + S at
+        the latest. Otherwise slow dialogues would be thrown away and short ones preferred.
+        """
+        oldest_first = sorted(self._complete, key=lambda order: (self._started[order], order))
+        chosen, left = oldest_first[: self._batch_size], oldest_first[self._batch_size :]
         if len(chosen) < self._batch_size:
-            return Cut((), ()), tuple(dropped)
-        for episode, _ in chosen:
-            del self._complete[episode.id.order]
-            self.trained.add(episode.id.order)
-        episodes = tuple(episode for episode, _ in chosen)
-        return Cut(episodes, tuple(age for _, age in chosen)), tuple(dropped)
+            return []
+        starts = sorted(self._started[order] for order in (*left, *self._running))
+        for index, start in enumerate(starts):
+            earliest = version + 1 + index // self._batch_size
+            if earliest > start + self._staleness:
+                return []
+        return chosen
+
+    def _fail(self, order: int) -> None:
+        del self._started[order]
+        self.failed.add(order)
 
 
 def staleness_of(episode: Episode, version: int, lineage: int) -> int | None:
