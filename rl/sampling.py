@@ -17,6 +17,7 @@ class SampleRequest:
     ``seat`` is who speaks. With ``adapter="latest"`` the worker uses the newest version of the
     seat that it holds; a version's full name picks that one; ``None`` is the base model.
     ``seeds`` has one entry for each completion; a completion ends with the first of ``stop_ids``.
+    Requests of one ``session`` go to one worker while it lives, for its prefix cache.
     """
 
     seat: str
@@ -28,6 +29,7 @@ class SampleRequest:
     top_k: int = -1
     stop_ids: tuple[int, ...] = ()
     adapter: str | None = "latest"
+    session: str = ""
 
 
 @dataclass(frozen=True)

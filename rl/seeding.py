@@ -1,4 +1,4 @@
-"""Seeds derived from names, so that a random draw depends on what it is for and never on arrival order."""
+"""Seeds derived from names: a draw depends on what it is for, never on the order of arrival."""
 
 import hashlib
 import random

@@ -16,7 +16,7 @@ from rl.discovery.rules import DialogueRules
 from rl.discovery.tree import TreeState, initial_state
 from rl.discovery.user_seat import UserSeat
 from rl.discovery.user_turn import closest_option, user_intent_context
-from rl.episode.outcome import EpisodeEnd
+from rl.episode.outcome import EpisodeEnd, FinishReason
 from rl.episode.records import Candidate, Episode, EpisodeId, Group, Turn
 from rl.judging.interface import Abstention, Judgement, JudgeRequest, NodeQuestion, Verdict
 from rl.sampling import Completion, Sampler, SampleRequest
@@ -37,7 +37,8 @@ class DiscoveryDialogue:
     """Plays one episode from its opening to its end.
 
     The candidates of a turn share state, thresholds and history, so their rewards differ by what
-    they say. A candidate whose judge abstains has no reward and is not committed.
+    they say. A candidate whose judge abstains has no reward and is not committed. The last turn
+    is always the assistant's: a user turn that leaves no room for a reply is not said.
     """
 
     def __init__(
@@ -70,19 +71,20 @@ class DiscoveryDialogue:
     async def run(self) -> Episode:
         """Play the episode; raise what the sampler raises."""
         self._view.open(self._rules.system_prompt or None, self._task.opening)
-        self._say("user", Turn(0, "user", self._task.opening, self._state))
+        self._say("user", self._task.opening)
         for turn in range(self._rules.assistant_turns):
-            _, ids = self._view.generation_prefix()
-            if len(ids) + self._rules.assistant.max_tokens > self._rules.context_tokens:
-                return self._finish(EpisodeEnd.CONTEXT_FULL)
+            _, prefix = self._view.generation_prefix()
+            if not self._has_room(len(prefix)):
+                return self._finish(EpisodeEnd.OPENING_TOO_LONG, self._no_room(len(prefix)))
             before = self._state
-            committed = await self._assistant_turn(turn, ids)
+            committed = await self._assistant_turn(turn, prefix)
             if committed is None:
-                return self._finish(EpisodeEnd.JUDGE_FAILED)
+                return self._finish(EpisodeEnd.JUDGE_FAILED, self._why_unscored())
             if all_satisfied(self._task.tree, self._state):
                 return self._finish(EpisodeEnd.ALL_SATISFIED)
-            if turn + 1 < self._rules.assistant_turns:
-                await self._user_turn(turn, before, committed)
+            last = turn + 1 == self._rules.assistant_turns
+            if not last and not await self._user_turn(turn, before, committed):
+                return self._finish(EpisodeEnd.CONTEXT_FULL)
         return self._finish(EpisodeEnd.TURN_LIMIT)
 
     async def _assistant_turn(self, turn: int, prefix: tuple[int, ...]) -> Judgement | None:
@@ -97,6 +99,7 @@ class DiscoveryDialogue:
                 max_tokens=sampling.max_tokens,
                 temperature=sampling.temperature,
                 stop_ids=tuple(self._chat.end_of_turn_ids),
+                session=str(self._episode),
             )
         )
         if result.version is None:
@@ -111,9 +114,7 @@ class DiscoveryDialogue:
             )
         )
         index = self._choose(turn, candidates)
-        self._groups.append(
-            Group(f"{self._episode}/{turn}", turn, candidates, -1 if index is None else index)
-        )
+        self._groups.append(Group(f"{self._episode}/{turn}", turn, candidates, index))
         if index is None:
             return None
         chosen, outcome, verdict = candidates[index], outcomes[index], verdicts[index]
@@ -122,20 +123,11 @@ class DiscoveryDialogue:
         self._view.commit(chosen.span)
         self._state = outcome.state
         self._counters["judgements_ignored"] += len(outcome.ignored)
-        self._say(
-            "assistant",
-            Turn(
-                len(self._turns),
-                "assistant",
-                chosen.text,
-                self._state,
-                chosen.version,
-                chosen.finish,
-            ),
-        )
+        self._say("assistant", chosen.text, chosen.version, chosen.finish)
         return verdict
 
-    async def _user_turn(self, turn: int, before: TreeState, judgement: Judgement) -> None:
+    async def _user_turn(self, turn: int, before: TreeState, judgement: Judgement) -> bool:
+        """Let the user speak; return whether it leaves room for a reply (else it is not said)."""
         context = user_intent_context(
             self._task.tree,
             self._state,
@@ -144,9 +136,18 @@ class DiscoveryDialogue:
             before,
             closest_option(judgement),
         )
-        text = await self._user.speak(turn, context, self._history, self._task.tree, self._state)
-        self._view.add_user(text)
-        self._say("user", Turn(len(self._turns), "user", text, self._state))
+        said = await self._user.speak(turn, context, self._history, self._task.tree, self._state)
+        opening, suffix = self._chat.generation_prompt_ids()
+        added = self._chat.user_turn_ids(said.text) + opening + suffix
+        if not self._has_room(self._view.tokens_used() + len(added)):
+            return False
+        self._view.add_user(said.text)
+        self._say("user", said.text, said.version, said.finish)
+        return True
+
+    def _has_room(self, prefix_tokens: int) -> bool:
+        """Return whether a reply of full length fits after a prefix of so many tokens."""
+        return prefix_tokens + self._rules.assistant.max_tokens <= self._rules.context_tokens
 
     def _question(self, reply: str) -> JudgeRequest:
         nodes = self._task.tree.nodes
@@ -206,11 +207,26 @@ class DiscoveryDialogue:
             usable
         )
 
-    def _say(self, role: str, turn: Turn) -> None:
-        self._turns.append(turn)
-        self._history.append((role, turn.text))
+    def _say(
+        self, role: str, text: str, version: str | None = None, finish: FinishReason | None = None
+    ) -> None:
+        self._turns.append(Turn(len(self._turns), role, text, self._state, version, finish))
+        self._history.append((role, text))
 
-    def _finish(self, end: EpisodeEnd) -> Episode:
+    def _no_room(self, prefix_tokens: int) -> str:
+        return (
+            f"the opening of {prefix_tokens} tokens and assistant.max_tokens="
+            f"{self._rules.assistant.max_tokens} do not fit into model.context_tokens="
+            f"{self._rules.context_tokens}"
+        )
+
+    def _why_unscored(self) -> str:
+        """Return the reasons why no candidate of the last group could be scored."""
+        verdicts = [candidate.verdict for candidate in self._groups[-1].candidates]
+        reasons = [f"{v.reason}: {v.detail}" for v in verdicts if isinstance(v, Abstention)]
+        return "; ".join(dict.fromkeys(reasons)) or "no candidate has tokens"
+
+    def _finish(self, end: EpisodeEnd, detail: str = "") -> Episode:
         tree = self._task.tree
         return Episode(
             id=self._episode,
@@ -226,6 +242,7 @@ class DiscoveryDialogue:
                 "assistant_turns": float(sum(turn.role == "assistant" for turn in self._turns)),
             },
             counters=dict(self._counters + self._user.counters),
+            detail=detail,
         )
 
     def _seed(self, purpose: str, turn: int, candidate: int) -> int:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rl.chat.format import ChatFormat
 from rl.discovery.rules import DialogueRules
@@ -13,8 +14,18 @@ from rl.discovery.user_turn import (
     scripted_turn,
     user_prompt_messages,
 )
+from rl.episode.outcome import FinishReason
 from rl.sampling import Sampler, SampleRequest
 from rl.seeding import derive_seed
+
+
+@dataclass(frozen=True)
+class SpokenTurn:
+    """What the user says, and who wrote it: ``finish`` is ``None`` for the script."""
+
+    text: str
+    version: str | None = None
+    finish: FinishReason | None = None
 
 
 class UserSeat:
@@ -36,7 +47,7 @@ class UserSeat:
         history: Sequence[tuple[str, str]],
         tree: IntentTree,
         state: TreeState,
-    ) -> str:
+    ) -> SpokenTurn:
         """Return the user's turn; a generated one that leaks or is empty is tried again, then
         replaced by the scripted phrasing. Raises what the sampler raises.
         """
@@ -47,13 +58,13 @@ class UserSeat:
                 self.counters["user_prompt_too_long"] += 1
             else:
                 for attempt in range(1 + self._rules.user_leak_retries):
-                    text = await self._generate(prompt, turn, attempt)
-                    if self._accept(text, tree, state, context):
-                        return text
+                    spoken = await self._generate(prompt, turn, attempt)
+                    if self._accept(spoken.text, tree, state, context):
+                        return spoken
             self.counters["user_scripted_instead"] += 1
-        return scripted_turn(context, self._seed("scripted", turn, 0))
+        return SpokenTurn(scripted_turn(context, self._seed("scripted", turn, 0)))
 
-    async def _generate(self, prompt: tuple[int, ...], turn: int, attempt: int) -> str:
+    async def _generate(self, prompt: tuple[int, ...], turn: int, attempt: int) -> SpokenTurn:
         sampling = self._rules.user
         result = await self._sampler.sample(
             SampleRequest(
@@ -66,12 +77,15 @@ class UserSeat:
                 top_k=sampling.top_k,
                 stop_ids=tuple(self._chat.end_of_turn_ids),
                 adapter=self._rules.user_adapter,
+                session=self._episode,
             )
         )
-        ids = result.completions[0].ids
+        answer = result.completions[0]
         self.counters["user_turns_generated"] += 1
-        self.counters["user_tokens"] += len(ids)
-        return clean_user_text(self._chat.decode_turn(ids), self._rules.user_max_words)
+        self.counters[f"user_finish_{answer.finish}"] += 1
+        self.counters["user_tokens"] += len(answer.ids)
+        text = clean_user_text(self._chat.decode_turn(answer.ids), self._rules.user_max_words)
+        return SpokenTurn(text, result.version, answer.finish)
 
     def _accept(
         self, text: str, tree: IntentTree, state: TreeState, context: UserIntentContext

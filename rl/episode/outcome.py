@@ -17,6 +17,7 @@ class EpisodeEnd(StrEnum):
     ALL_SATISFIED = "all_satisfied"
     CONTEXT_FULL = "context_full"
 
+    OPENING_TOO_LONG = "opening_too_long"
     ROLLOUT_FAILED = "rollout_failed"
     JUDGE_FAILED = "judge_failed"
     DEADLINE = "deadline"

@@ -34,17 +34,24 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Group:
-    """K candidates of one state, and which of them the dialogue went on with."""
+    """K candidates of one state, and the index of the one that the dialogue went on with.
+
+    ``committed`` is ``None`` when no candidate could be scored, and the dialogue ended here.
+    """
 
     id: str
     turn: int
     candidates: tuple[Candidate, ...]
-    committed: int
+    committed: int | None
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn as a reader sees it; ``state`` is the intent tree's state after the turn."""
+    """One turn as a reader sees it; ``state`` is the intent tree's state after the turn.
+
+    ``finish`` is ``None`` for a turn that no model wrote, ``version`` also for one that the base
+    model wrote.
+    """
 
     index: int
     role: str

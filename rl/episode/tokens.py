@@ -30,7 +30,7 @@ class Span:
             raise ValueError(f"span {self.id}: a sampled span needs the version that wrote it")
         if not self.sampled and self.logprobs:
             raise ValueError(f"span {self.id}: log-probs on a span that was not sampled")
-        if self.parent is not None and self.parent >= self.id:
+        if self.parent is not None and not 0 <= self.parent < self.id:
             raise ValueError(f"span {self.id}: parent {self.parent} must come before it")
 
     @property
