@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rl.config.errors import wrong
 from rl.config.load import RESOLVED_CONFIG, config_to_yaml
 from rl.config.paths import CHECKPOINTS
 from rl.config.schema import Config
@@ -25,11 +26,17 @@ class RunFolder:
 
     @classmethod
     def create(cls, config: Config) -> "RunFolder":
-        """Make the folder of a new run; one that holds a run is emptied (it was asked for)."""
+        """Make the folder of a new run; with ``run.overwrite`` one that holds a run is emptied.
+
+        Raises:
+            ConfigError: there is something in the folder that may not be removed.
+        """
         folder = Path(config.run.dir)
-        if (folder / RESOLVED_CONFIG).is_file():
-            shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
+        if config.run.overwrite and (folder / RESOLVED_CONFIG).is_file():
+            _empty(folder)
+        if any(folder.iterdir()):
+            raise wrong("run.dir", folder, "expected a new or empty folder")
         run = cls(folder)
         run.checkpoints.mkdir()
         (folder / RESOLVED_CONFIG).write_text(config_to_yaml(config), encoding="utf-8")
@@ -76,3 +83,12 @@ class RunFolder:
         fresh = self.folder / f".{name}.new"
         fresh.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         fresh.replace(self.folder / name)
+
+
+def _empty(folder: Path) -> None:
+    """Remove what is in ``folder``; the folder itself may be a link or a mounted disk."""
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
