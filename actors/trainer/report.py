@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 
 class StepPrinter:
@@ -62,7 +63,7 @@ def print_rows(rows: Sequence[tuple[str, str]]) -> None:
     """Print the summary table."""
     table = Table(show_header=False)
     for label, value in rows:
-        table.add_row(label, value)
+        table.add_row(Text(label), Text(value))  # brackets are no markup here
     Console().print(table)
 
 

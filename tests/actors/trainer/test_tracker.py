@@ -1,0 +1,88 @@
+"""wandb gets each step's numbers from one process, into the run's folder, or nothing at all."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from actors.trainer.tracker import Tracker
+from rl.config.schema import RunConfig
+
+ROW = {
+    "step": 2,
+    "loss": None,
+    "reward_mean": 0.5,
+    "batch_skipped": False,
+    "policy_version": "assistant@0.2",
+    "seconds": {"wait": 1.5, "deep": {"er": 2}},
+    "staleness": {},
+}
+
+
+@pytest.fixture
+def wandb_double(monkeypatch):
+    """Stands for wandb: keeps what it is given."""
+    seen = SimpleNamespace(init=None, logged=[], finished=0)
+
+    class Run:
+        def log(self, numbers, step):
+            seen.logged.append((step, numbers))
+
+        def finish(self):
+            seen.finished += 1
+
+    def init(**arguments):
+        seen.init = arguments
+        return Run()
+
+    double = SimpleNamespace(init=init, Settings=lambda **given: given)
+    monkeypatch.setitem(sys.modules, "wandb", double)
+    return seen
+
+
+def test_numbers_only_under_flat_names(tmp_path, wandb_double):
+    tracker = Tracker(RunConfig(), tmp_path / "run-1", {"config": "seed: 0"})
+    tracker.log(2, ROW)
+    tracker.finish()
+    assert wandb_double.logged == [
+        (
+            2,
+            {
+                "step": 2.0,
+                "reward_mean": 0.5,
+                "batch_skipped": 0.0,
+                "seconds/wait": 1.5,
+                "seconds/deep/er": 2.0,
+            },
+        )
+    ]
+    assert wandb_double.finished == 1
+
+
+@pytest.mark.parametrize("mode", ["offline", "online"])
+def test_pitfall_27_one_fixed_folder(tmp_path, wandb_double, mode):
+    Tracker(RunConfig(wandb_mode=mode, wandb_project="p"), tmp_path / "run-1", {"a": 1})
+    assert wandb_double.init["dir"] == str(tmp_path / "run-1")
+    assert (wandb_double.init["mode"], wandb_double.init["project"]) == (mode, "p")
+    assert (wandb_double.init["name"], wandb_double.init["config"]) == ("run-1", {"a": 1})
+
+
+def test_disabled_does_not_even_import_wandb(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)  # importing it now fails
+    tracker = Tracker(RunConfig(wandb_mode="disabled"), tmp_path, {})
+    tracker.log(1, ROW)
+    tracker.finish()
+    with pytest.raises(ImportError):
+        Tracker(RunConfig(), tmp_path, {})
+
+
+def test_offline_writes_into_the_folder_and_nowhere_else(tmp_path, monkeypatch):
+    """The real wandb."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    tracker = Tracker(RunConfig(), folder, {"config": "seed: 0"})
+    tracker.log(1, ROW)
+    tracker.finish()
+    assert list((folder / "wandb").glob("offline-run-*/*.wandb"))
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
