@@ -2,7 +2,6 @@
 
 import os
 import socket
-import sys
 from pathlib import Path
 
 import ray
@@ -39,6 +38,8 @@ def connect(config: ClusterConfig) -> None:
 
 
 def _start_local() -> None:
+    # Without this Ray replaces the loopback address by the host's outer one.
+    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     ray.init(
         address="local",
         include_dashboard=False,
@@ -66,8 +67,3 @@ def _check_answers(address: str, deadline_s: float) -> None:
         ).close()
     except (OSError, ValueError, OverflowError) as error:
         raise ClusterError(f"cluster.address={address}: does not answer ({error})") from None
-
-
-def python_executable() -> str:
-    """Return the Python that workers run with."""
-    return sys.executable

@@ -86,8 +86,12 @@ class RemoteJudge:
 
 def make_judge(config: JudgeConfig) -> Judge:
     """Return the judge that ``config`` names, behind a cache."""
-    from rl.judging.embedded import EmbeddedJudge
-
     from rl.judging.cache import CachedJudge
+
+    if config.backend == "cues":
+        from rl.judging.cues import CueJudge
+
+        return CachedJudge(CueJudge(), config.cache_entries)
+    from rl.judging.embedded import EmbeddedJudge
 
     return CachedJudge(EmbeddedJudge(), config.cache_entries)

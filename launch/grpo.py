@@ -1,9 +1,11 @@
 """Trains a seat with GRPO: ``python launch/grpo.py [recipe=… model=… hardware=…] [key=value …]``.
 
 Runs inside a Ray job, on the cluster at ``cluster.address``, or on a local Ray that it starts.
-Exit status: 0 finished, 1 stopped with an error, 2 the configuration or the cluster cannot run it.
+Exit status: 0 finished, 1 stopped with an error, 2 the configuration or the cluster cannot run it,
+130 stopped by Ctrl-C or SIGTERM.
 """
 
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,12 +37,17 @@ def main(arguments: Sequence[str]) -> int:
     from actors.trainer.checkpoint import CheckpointError
     from actors.trainer.job import connect, prepare_job, run_job
 
+    # A polite end and Ctrl-C look alike: the run is closed in good order and its processes end.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         job = prepare_job(config)
         connect(config)
         return run_job(job)
     except (ConfigError, TaskFileError, ModelError, ClusterError, CheckpointError) as error:
         return refuse(error)
+    except KeyboardInterrupt:
+        print("stopped by a signal; run.resume continues from the last checkpoint", file=sys.stderr)
+        return 130
 
 
 def refuse(error: Exception) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[1]
+pytest_plugins = ["tests.stack_fixtures"]
 
 # Set before any test module imports a library that reads them.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")

@@ -121,25 +121,23 @@ class RolloutWorker:
     async def probe(self, version: str | None, ids: Sequence[int]) -> tuple[float, ...]:
         """Return the log-prob of ``ids[1:]``, each given the tokens before it, at temperature 1.
 
-        The prefix cache is not read, so that the answer comes from this version's own weights.
+        One request a token, each asking what the next token would be, so that the answer comes
+        by the way that samples. (vLLM's prompt log-probs would be one request, but with adapters
+        on a CPU they kill the engine when other requests share their batch.) The prefix cache is
+        not read, so that the answer comes from this version's own weights.
         """
-        from vllm import SamplingParams
-
-        params = SamplingParams(
-            max_tokens=1,
-            temperature=1.0,
-            prompt_logprobs=0,
-            detokenize=False,
-            skip_reading_prefix_cache=True,
-        )
         adapter = None if version is None else self._adapters[version]
-        output = await asyncio.wait_for(
-            self._final_output(tuple(ids), params, adapter), self._options.request_deadline_s
+        return tuple(
+            await asyncio.wait_for(
+                asyncio.gather(
+                    *(
+                        self._next_token_logprob(tuple(ids[:end]), ids[end], adapter)
+                        for end in range(1, len(ids))
+                    )
+                ),
+                self._options.request_deadline_s,
+            )
         )
-        if output.prompt_logprobs is None:
-            raise RuntimeError("vLLM gave no prompt log-probs")
-        pairs = zip(ids[1:], output.prompt_logprobs[1:], strict=True)
-        return tuple(entry[token].logprob for token, entry in pairs if entry is not None)
 
     async def retire(self, keep: Sequence[str]) -> None:
         """Drop every version not in ``keep`` as soon as no running request uses it."""
@@ -194,6 +192,25 @@ class RolloutWorker:
             detokenize=False,
         )
         return await self._final_output(request.prompt_ids, params, adapter)
+
+    async def _next_token_logprob(
+        self, ids: tuple[int, ...], token: int, adapter: "LoRARequest | None"
+    ) -> float:
+        from vllm import SamplingParams
+
+        params = SamplingParams(
+            max_tokens=1,
+            temperature=1.0,
+            seed=0,
+            logprob_token_ids=[token],
+            detokenize=False,
+            skip_reading_prefix_cache=True,
+        )
+        output = await self._final_output(ids, params, adapter)
+        logprobs = output.outputs[0].logprobs
+        if logprobs is None:
+            raise SamplingError("vLLM gave no log-probs")
+        return float(logprobs[0][token].logprob)
 
     async def _final_output(
         self, ids: tuple[int, ...], params: "SamplingParams", adapter: "LoRARequest | None"

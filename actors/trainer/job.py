@@ -29,6 +29,8 @@ from rl.policy.adapter import read_adapter
 # Any text will do: learner and sampler must score it alike.
 _PROBE_TEXT = "Could you help me write something short about the sea? I do not know what yet."
 
+_PROBE_TOKENS = 13
+
 
 @dataclass(frozen=True)
 class Job:
@@ -159,7 +161,7 @@ def _summarise(folder: RunFolder, steps: int, started: float, error: str) -> int
 def _probe_ids(model: str) -> tuple[int, ...]:
     from transformers import AutoTokenizer
 
-    return tuple(AutoTokenizer.from_pretrained(model)(_PROBE_TEXT)["input_ids"])
+    return tuple(AutoTokenizer.from_pretrained(model)(_PROBE_TEXT)["input_ids"])[:_PROBE_TOKENS]
 
 
 def connect(config: Config) -> None:

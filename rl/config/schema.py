@@ -70,7 +70,7 @@ class DiscoveryConfig:
     reward: str = "count"  # count (paper) | half_credit (release)
     length_penalty: float = 1e-3  # λ
     length_free_tokens: int = 250  # τ
-    horizon: str = "turn"  # turn | window
+    horizon: str = "turn"  # turn | window (refused in on-policy GRPO)
     window: int = 0  # further turns whose state change is credited when horizon=window
     assistant_turns: int = 5  # most assistant turns in one dialogue
     user_turn: str = "vllm"  # vllm | scripted
@@ -84,7 +84,7 @@ class DiscoveryConfig:
 class JudgeConfig:
     """Who judges replies, and how long an answer may take."""
 
-    backend: str = "embedded"  # embedded (offline, deterministic)
+    backend: str = "embedded"  # embedded (offline, deterministic) | cues (word matching only)
     workers: int = 1  # judge actors
     cpus: float = 0.0  # a worker, reserved with Ray
     gpus: float = 0.0  # a worker, reserved with Ray

@@ -1,0 +1,1 @@
+"""Tests mirror the code; shared helpers are importable as ``tests.…``."""

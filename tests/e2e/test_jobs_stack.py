@@ -1,0 +1,173 @@
+"""Whole GRPO jobs end to end: versions, staleness, repetition, resume, records."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from rl.episode.records import Episode
+from rl.grpo.batch import build_training_batch
+from rl.policy.adapter import read_adapter
+from rl.policy.version import AdapterVersion
+from tests.e2e.conftest import FinishedJob, run
+
+pytestmark = pytest.mark.stack
+
+
+def weights(checkpoint: Path) -> bytes:
+    return read_adapter(checkpoint / "adapter", "any").weights
+
+
+def dialogue(episode: Episode) -> list[tuple[str, str]]:
+    return [(turn.role, turn.text) for turn in episode.turns]
+
+
+def sampled_ids(episode: Episode) -> list[tuple[int, ...]]:
+    return [span.ids for span in episode.tokens.sampled()]
+
+
+def steps_of(episode: Episode) -> list[int]:
+    return [AdapterVersion.parse(name).step for name in episode.versions]
+
+
+def test_a_synchronous_run_trains_and_serves_each_new_version(synchronous: FinishedJob) -> None:
+    first, last = synchronous.checkpoints[-2:]
+    assert weights(first) != weights(last)
+    assert [row["policy_version"] for row in synchronous.metrics] == [
+        "assistant@0.1",
+        "assistant@0.2",
+    ]
+    by_batch = [synchronous.episodes[:2], synchronous.episodes[2:]]
+    assert [{step for e in batch for step in steps_of(e)} for batch in by_batch] == [{0}, {1}]
+    assert all(row["staleness"] == {"0": 2} for row in synchronous.metrics)
+    assert all(row["mismatch_kl"] < 1e-6 for row in synchronous.metrics)
+
+
+def test_a_metrics_row_says_what_the_specification_asks(synchronous: FinishedJob) -> None:
+    row = synchronous.metrics[0]
+    batch = build_training_batch(synchronous.episodes[:2], synchronous.config.grpo)
+    assert row["reward_mean"] == pytest.approx(batch.diagnostics.reward_mean)
+    assert row["trained_tokens"] == batch.trained_tokens
+    assert row["generated_tokens"] == sum(
+        len(ids) for e in synchronous.episodes[:2] for ids in sampled_ids(e)
+    )
+    groups = [row[f"groups_{kind}"] for kind in ("informative", "uninformative", "failed")]
+    assert sum(groups) == 2 * synchronous.config.discovery.assistant_turns
+    assert {"discovery", "length_penalty"} == set(row["reward_parts"])
+    assert {"wait", "train", "publish"} == set(row["seconds"])
+    assert row["positive_advantage_violators"] == 0
+    assert row["discover"] == pytest.approx(
+        sum(e.metrics["discover"] for e in synchronous.episodes[:2]) / 2
+    )
+    assert row["loss"] is not None
+
+
+def test_every_episode_is_recorded_with_states_and_judgements(synchronous: FinishedJob) -> None:
+    for episode in synchronous.episodes:
+        assert str(episode.end) == "turn_limit"
+        assert [turn.role for turn in episode.turns] == ["user", "assistant", "user", "assistant"]
+        assert all(turn.state is not None for turn in episode.turns)
+        for group in episode.groups:
+            assert len(group.candidates) == 4
+            assert all(c.verdict is not None and c.reward is not None for c in group.candidates)
+
+
+def test_a_folder_holds_config_summary_and_checkpoints(synchronous: FinishedJob) -> None:
+    names = {path.name for path in synchronous.folder.iterdir()}
+    assert names >= {
+        "config.yaml",
+        "metrics.jsonl",
+        "episodes.jsonl",
+        "status.json",
+        "summary.json",
+        "checkpoints",
+    }
+    summary = json.loads((synchronous.folder / "summary.json").read_text())
+    assert summary["status"] == "finished"
+    assert summary["steps"] == 2
+    assert [path.name for path in synchronous.checkpoints] == ["step-000001", "step-000002"]
+
+
+def test_pitfall_21_a_resumed_synchronous_run_equals_the_uninterrupted_one(
+    synchronous: FinishedJob, interrupted: FinishedJob
+) -> None:
+    """The first step repeats the other run's (same seed, same batches); the resumed second too."""
+    assert [dialogue(e) for e in interrupted.episodes] == [
+        dialogue(e) for e in synchronous.episodes[:2]
+    ]
+    resumed = run(interrupted.folder, [f"run.resume={interrupted.folder}", "train.steps=2"])
+    assert [row["step"] for row in resumed.metrics] == [1, 2]
+    assert [str(e.id) for e in resumed.episodes] == [str(e.id) for e in synchronous.episodes]
+    for ours, theirs in zip(resumed.episodes, synchronous.episodes, strict=True):
+        assert dialogue(ours) == dialogue(theirs)
+        assert sampled_ids(ours) == sampled_ids(theirs)
+    # A restart opens a lineage of its own, so that no version name is used twice.
+    assert [row["policy_version"] for row in resumed.metrics] == ["assistant@0.1", "assistant@1.2"]
+    ours, theirs = weights(resumed.checkpoints[-1]), weights(synchronous.checkpoints[-1])
+    assert difference(ours, theirs) < 1e-6
+    losses = [[row["loss"] for row in job.metrics] for job in (resumed, synchronous)]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-6)
+
+
+def difference(ours: bytes, theirs: bytes) -> float:
+    from safetensors.torch import load
+
+    left, right = load(ours), load(theirs)
+    assert left.keys() == right.keys()
+    return max(float((left[name] - right[name]).abs().max()) for name in left)
+
+
+def test_an_asynchronous_run_overlaps_within_its_bound(asynchronous: FinishedJob) -> None:
+    assert [row["step"] for row in asynchronous.metrics] == [1, 2, 3]
+    ages = Counter()
+    for row in asynchronous.metrics:
+        ages.update({int(age): count for age, count in row["staleness"].items()})
+    assert sum(ages.values()) == 6
+    assert set(ages) <= {0, 1}
+    assert ages[1] > 0, "nothing overlapped"
+    for index, row in enumerate(asynchronous.metrics):
+        batch = asynchronous.episodes[2 * index : 2 * index + 2]
+        oldest = max(row["step"] - 1 - step for e in batch for step in steps_of(e))
+        assert oldest == max(int(age) for age in row["staleness"])
+
+
+def test_every_episode_is_trained_exactly_once(asynchronous: FinishedJob) -> None:
+    progress = json.loads((asynchronous.checkpoints[-1] / "progress.json").read_text())
+    orders = [episode.id.order for episode in asynchronous.episodes]
+    assert sorted(orders) == sorted(set(orders))
+    assert sorted(orders) == progress["trained"]
+    assert progress["failed"] == []
+
+
+def test_pitfall_27_wandb_logs_offline_into_the_run_folder(asynchronous: FinishedJob) -> None:
+    assert list((asynchronous.folder / "wandb").glob("offline-run-*/*.wandb"))
+
+
+def test_pitfall_09_at_learning_rate_zero_nothing_drifts(still: FinishedJob) -> None:
+    first, last = still.checkpoints[-2:]
+    assert difference(weights(first), weights(last)) == 0.0
+    trained = [row for row in still.metrics if not row["batch_skipped"]]
+    assert trained
+    assert all(row["mismatch_kl"] < 1e-8 for row in trained)
+    assert all(row["probe_difference"] < 1e-4 for row in still.metrics)
+
+
+def test_the_saved_adapter_gives_the_logprobs_that_were_sampled(
+    still: FinishedJob, tiny_dir: Path
+) -> None:
+    """Plain peft and transformers load the checkpoint's adapter (at rate 0 it is the sampler's)."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    base = AutoModelForCausalLM.from_pretrained(tiny_dir, dtype=torch.float32)
+    model = PeftModel.from_pretrained(base, still.checkpoints[-1] / "adapter")
+    episode = still.episodes[0]
+    for span in list(episode.tokens.sampled())[:4]:
+        prefix = episode.tokens.prefix_ids(span.parent)
+        with torch.no_grad():
+            logits = model(torch.tensor([prefix + span.ids])).logits[0].log_softmax(-1)
+        rows = torch.arange(len(prefix) - 1, len(prefix) + len(span.ids) - 1)
+        expected = logits[rows, torch.tensor(span.ids)]
+        assert float((torch.tensor(span.logprobs) - expected).abs().max()) < 1e-3
