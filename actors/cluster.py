@@ -9,6 +9,10 @@ import ray
 import rl
 from rl.config.schema import ClusterConfig
 
+# A gRPC server, which a Ray head is, answers the first with a frame of the second's type.
+_HTTP2_CLIENT_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+_HTTP2_SETTINGS = 4
+
 
 class ClusterError(RuntimeError):
     """Ray cannot be reached or cannot give what the run needs; the message is one line."""
@@ -59,11 +63,19 @@ def _runtime_env() -> dict[str, object]:
 
 
 def _check_answers(address: str, deadline_s: float) -> None:
-    """Try the TCP port first: Ray's own client waits for minutes before it gives up."""
+    """Try the port first: Ray's own client waits for minutes before it gives up."""
     host, _, port = address.rpartition(":")
+    encrypted = os.environ.get("RAY_USE_TLS", "0") != "0"
     try:
-        socket.create_connection(
-            (host.strip("[]"), int(port)), timeout=min(deadline_s, 10.0)
-        ).close()
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=deadline_s) as link:
+            if encrypted:
+                return
+            link.sendall(_HTTP2_CLIENT_PREFACE)
+            header = link.makefile("rb").read(9)
     except (OSError, ValueError, OverflowError) as error:
         raise ClusterError(f"cluster.address={address}: does not answer ({error})") from None
+    if len(header) < 9 or header[3] != _HTTP2_SETTINGS:
+        raise ClusterError(
+            f"cluster.address={address}: something answers that is no Ray head; expected the "
+            "address that `ray start --head` prints (not the dashboard's)"
+        )

@@ -16,26 +16,30 @@ from rl.config.schema import Config
 class Placement:
     """The run's placement group and which of its bundles belong to which role.
 
-    A role that needs neither a CPU nor a GPU of its own has no bundle and may sit in any.
+    A role that needs neither a CPU nor a GPU of its own has no bundle and may sit in any. Without
+    any bundle there is no group, and Ray places every actor where it likes.
     """
 
-    group: PlacementGroup
+    group: PlacementGroup | None
     bundles: Mapping[str, tuple[int, ...]]
 
     def options(self, role: str, index: int, need: Mapping[str, float]) -> dict[str, Any]:
         """Return the Ray options that put the ``index``-th actor of ``role`` in its place."""
-        bundles = self.bundles[role]
-        return {
+        options: dict[str, Any] = {
             "num_cpus": need.get("CPU", 0.0),
             "num_gpus": need.get("GPU", 0.0),
-            "scheduling_strategy": PlacementGroupSchedulingStrategy(
-                self.group, placement_group_bundle_index=bundles[index] if bundles else -1
-            ),
         }
+        if self.group is not None:
+            bundles = self.bundles[role]
+            options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
+                self.group, placement_group_bundle_index=bundles[index] if bundles else -1
+            )
+        return options
 
     def remove(self) -> None:
         """Give the resources back."""
-        remove_placement_group(self.group)
+        if self.group is not None:
+            remove_placement_group(self.group)
 
 
 def needs(config: Config) -> dict[str, tuple[int, dict[str, float]]]:
@@ -43,10 +47,7 @@ def needs(config: Config) -> dict[str, tuple[int, dict[str, float]]]:
     rollout, learner = config.rollout, config.learner
     return {
         "learner": (learner.world_size, _resources(learner.cpus, learner.gpus)),
-        "rollout": (
-            rollout.workers,
-            _resources(rollout.cpus, rollout.gpus * rollout.tensor_parallel),
-        ),
+        "rollout": (rollout.workers, _resources(rollout.cpus, rollout.gpus)),
         "judge": (config.judge.workers, _resources(config.judge.cpus, config.judge.gpus)),
         "simulator": (config.simulator.workers, _resources(config.simulator.cpus, 0.0)),
     }
@@ -73,16 +74,32 @@ def place(config: Config) -> Placement:
             f"the cluster is too small: wanted {_words(wanted)}, it has {_words(total, wanted)}; "
             "lower rollout.workers or learner.world_size, or add nodes"
         )
+    if not bundles:
+        return Placement(None, roles)
+    _check_nodes(config)
     group = placement_group(bundles, strategy=config.cluster.placement_strategy)
     if not group.wait(config.cluster.placement_deadline_s):
         available = ray.available_resources()
         remove_placement_group(group)
         raise ClusterError(
             f"no room within cluster.placement_deadline_s={config.cluster.placement_deadline_s}: "
-            f"wanted {_words(wanted)} as {len(bundles)} bundles, "
+            f"wanted {_words(wanted)} as {len(bundles)} bundles "
+            f"(cluster.placement_strategy={config.cluster.placement_strategy}), "
             f"available {_words(available, wanted)} of {_words(total, wanted)}"
         )
     return Placement(group, roles)
+
+
+def _check_nodes(config: Config) -> None:
+    """Refuse an actor that no node is large enough for: no wait would help."""
+    nodes: list[Mapping[str, float]] = [n["Resources"] for n in ray.nodes() if n["Alive"]]
+    for role, (_, need) in needs(config).items():
+        if not any(all(node.get(name, 0.0) >= need[name] for name in need) for node in nodes):
+            held = sorted({_words(node, need) for node in nodes})
+            raise ClusterError(
+                f"no node is large enough: one {role} actor wanted {_words(need)}, "
+                f"the nodes have {'; '.join(held)}"
+            )
 
 
 def _resources(cpus: float, gpus: float) -> dict[str, float]:
