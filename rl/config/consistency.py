@@ -65,11 +65,16 @@ def groups_can_be_used(config: Config) -> Iterator[ConfigError]:
 
 
 def window_matches_horizon(config: Config) -> Iterator[ConfigError]:
-    """``window`` means nothing with another horizon."""
+    """A window credits later turns; on-policy, the replies that are not committed have none."""
     horizon, window = config.discovery.horizon, config.discovery.window
-    if horizon == "window" and window < 1:
-        yield wrong("discovery.window", window, "expected at least 1 with discovery.horizon=window")
-    if horizon != "window" and window != 0:
+    if horizon == "window":
+        yield wrong(
+            "discovery.horizon",
+            horizon,
+            "expected turn: GRPO compares all replies of a turn, and those that the dialogue does "
+            "not go on with have no later turns to be credited for",
+        )
+    elif window != 0:
         yield wrong("discovery.window", window, f"expected 0 with discovery.horizon={horizon}")
 
 
@@ -80,6 +85,22 @@ def adapter_has_targets(config: Config) -> Iterator[ConfigError]:
         yield wrong("lora.target_modules", targets, "expected names of layers, such as [q_proj]")
     elif len(set(targets)) < len(targets):
         yield wrong("lora.target_modules", targets, "expected each name once")
+
+
+def head_adapter_is_trainable(config: Config) -> Iterator[ConfigError]:
+    """Under ZeRO 3 ranks with different token counts call such a head a different number of times.
+
+    Each call is a collective there, so the ranks would wait for each other.
+    """
+    learner, targets = config.learner, config.lora.target_modules
+    heads = [target for target in targets if target.split(".")[-1] == "lm_head"]
+    if heads and learner.zero_stage == 3 and learner.world_size > 1:
+        yield wrong(
+            "lora.target_modules",
+            targets,
+            f"expected no {heads[0]} with learner.zero_stage=3 and "
+            f"learner.world_size={learner.world_size}; learner.zero_stage=2 allows it",
+        )
 
 
 def betas_are_two_fractions(config: Config) -> Iterator[ConfigError]:

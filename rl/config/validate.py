@@ -23,6 +23,7 @@ RULES: tuple[Rule, ...] = (
     consistency.groups_can_be_used,
     consistency.window_matches_horizon,
     consistency.adapter_has_targets,
+    consistency.head_adapter_is_trainable,
     consistency.betas_are_two_fractions,
     consistency.tasks_are_named,
     consistency.model_path_matches_source,

@@ -79,7 +79,14 @@ def test_pitfall_07_untrained_seat_may_truncate():
         ({"learner__backend": "nccl"}, "learner.backend=nccl: expected gloo with learner.gpus=0"),
         ({"rollout__tensor_parallel": 2}, "rollout.tensor_parallel=2: expected rollout.gpus=0"),
         ({"discovery__window": 2}, "discovery.window=2: expected 0 with discovery.horizon=turn"),
-        ({"discovery__horizon": "window"}, "discovery.window=0: expected at least 1 with"),
+        (
+            {"discovery__horizon": "window"},
+            "discovery.horizon=window: expected turn: GRPO compares",
+        ),
+        (
+            {"discovery__horizon": "window", "discovery__window": 2},
+            "discovery.horizon=window: expected turn",
+        ),
         ({"model__source": "path"}, "model.path=: expected a folder or a hub id"),
         ({"model__path": "/x"}, "model.path=/x: expected none unless model.source=path"),
         ({"tasks__domains": []}, "tasks.domains=[]: expected a domain"),
@@ -99,7 +106,6 @@ def test_impossible_values(values, expected):
     "values",
     [
         {"optimizer__learning_rate": 0.0},
-        {"discovery__horizon": "window", "discovery__window": 2},
         {"grpo__min_group_size": 4},
         {"learner__backend": "nccl", "learner__gpus": 1.0},
         {"rollout__tensor_parallel": 2, "rollout__gpus": 2.0},
@@ -169,6 +175,11 @@ def test_each_rule_is_needed():
         "groups_can_be_used": {"grpo__min_group_size": 9},
         "window_matches_horizon": {"discovery__window": 1},
         "adapter_has_targets": {"lora__target_modules": []},
+        "head_adapter_is_trainable": {
+            "lora__target_modules": ["lm_head"],
+            "learner__zero_stage": 3,
+            "learner__world_size": 2,
+        },
         "betas_are_two_fractions": {"optimizer__betas": [0.1]},
         "tasks_are_named": {"tasks__domains": []},
         "model_path_matches_source": {"model__path": "x"},
