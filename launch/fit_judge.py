@@ -1,7 +1,7 @@
 """Fits the embedded judge: ``python launch/fit_judge.py [--dry-run]``.
 
 Uses the bundled tasks of the training domains but the held-out ones, prints the agreement, and
-writes the weights file. Exit status: 0 done, 2 no sentence encoder.
+writes the weights file. Exit status: 0 done, 2 bad arguments or no encoder.
 """
 
 import argparse
@@ -41,8 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except EncoderMissingError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    settings = FitSettings(seed=options.seed)
     fitted, unseen = split_tasks()
+    if not 2 <= options.folds <= len(fitted):
+        print(f"error: --folds must be from 2 to {len(fitted)}: {options.folds}", file=sys.stderr)
+        return 2
+    settings = FitSettings(seed=options.seed)
     data = bundled_rows(encoder, fitted, settings)
     _report("cross-validation by task", *cross_validate(data, settings, options.folds))
     weights = fit(

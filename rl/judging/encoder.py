@@ -146,7 +146,7 @@ class SentenceEncoder:
 
         tokenizer, model = self._model()
         batch = tokenizer(
-            list(texts),
+            [text.encode("utf-8", "replace").decode("utf-8") for text in texts],
             padding=True,
             truncation=True,
             max_length=MAX_TOKENS,

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from rl.judging.encoder import FloatArray, SentenceEncoder
 from rl.judging.interface import ReplyKind
-from rl.judging.options import extract_options
+from rl.judging.options import announces_options, extract_options
 from rl.judging.reply_view import ReplyView
 from rl.judging.text import has_markup, is_list_item, words
 
@@ -44,6 +44,7 @@ KIND_FEATURES: Mapping[str, str] = MappingProxyType(
         "questions": "number of sentences that ask, 4 at most",
         "options": "number of options found, 6 at most",
         "options_said": "number found outside the sentences that ask, 6 at most",
+        "announces": "1 if the first line announces several things",
         "list": "1 if two or more lines are list items",
         "choices": "words of choice (or, could, might, maybe, perhaps, either) a sentence",
         "markup": "1 if the reply holds SVG or HTML",
@@ -96,6 +97,7 @@ def _form_features(view: ReplyView) -> dict[str, float]:
         "questions": float(min(sum(asks), 4)),
         "options": float(min(len(extract_options(view.plain)), 6)),
         "options_said": float(min(len(extract_options(_without_questions(view))), 6)),
+        "announces": float(announces_options(view.plain)),
         "list": float(sum(map(is_list_item, view.plain.splitlines())) >= 2),
         "markup": float(has_markup(view.reply)),
         "code": float("```" in view.plain or re.search(r"^#{1,4} ", view.plain, re.M) is not None),

@@ -41,6 +41,12 @@ def extract_options(text: str) -> tuple[str, ...]:
     return ()
 
 
+def announces_options(text: str) -> bool:
+    """Return whether the first line of ``text`` announces some, as in "Three ways in:"."""
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return _ANNOUNCED.search(first) is not None
+
+
 def _list_items(text: str) -> list[str]:
     """Return the lines that open with a bullet, number or letter."""
     return [strip_list_mark(line) for line in text.splitlines() if is_list_item(line)]
@@ -61,7 +67,7 @@ def _inline_items(text: str) -> list[str]:
 def _announced_lines(text: str) -> list[str]:
     """Return the lines that follow a line such as "Three ways in:", questions left out."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if len(lines) < 3 or not _ANNOUNCED.search(lines[0]):
+    if len(lines) < 3 or not announces_options(text):
         return []
     return [line for line in lines[1:] if not line.endswith("?")]
 

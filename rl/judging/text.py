@@ -16,8 +16,12 @@ _FUNCTION_WORDS = """
 STOPWORDS = frozenset(_FUNCTION_WORDS.split())
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
-_TAG = re.compile(r"<!--(.*?)(?:-->|$)|</?[a-zA-Z!][^<>]*(?:>|$)", re.DOTALL)
-_STYLE = re.compile(r"<style\b.*?(?:</style>|$)", re.DOTALL | re.IGNORECASE)
+_TAG = re.compile(
+    r"<!--(.*?)(?:-->|\Z)|</?[a-zA-Z!][^<>]*>"
+    r"|<[a-zA-Z][\w:-]*\s[^<>]*=[^<>]*\Z|</?[a-zA-Z]*\Z",  # a tag cut off by the token limit
+    re.DOTALL,
+)
+_STYLE = re.compile(r"<style\b.*?(?:</style>|\Z)", re.DOTALL | re.IGNORECASE)
 _LIST_MARK = re.compile(
     r"^\s*(?:[-*•–—]\s+|\(?\d{1,2}[.):](?!\d)\s*|\(?[a-hA-H][.)]\s+|\([a-hA-H]\)\s*)"
 )
