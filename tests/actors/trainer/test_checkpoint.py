@@ -56,10 +56,15 @@ def test_a_rank_without_files_of_its_own(tmp_path):
 
 
 def test_the_newest_are_kept(tmp_path):
-    for step in (9, 10, 99, 100, 1_000_000, 1_000_001):
+    for step in (9, 10, 99, 100):
         save_checkpoint(tmp_path, made(step), keep=3)
-    assert names(tmp_path) == ["step-000100", "step-1000000", "step-1000001"]
-    assert load_checkpoint(tmp_path).progress.step == 1_000_001  # by number, not by text
+    assert names(tmp_path) == ["step-000010", "step-000099", "step-000100"]
+
+
+def test_the_newest_is_so_by_number_and_not_by_text(tmp_path):
+    for step in (999_999, 1_000_000):
+        (tmp_path / f"step-{step:06d}").mkdir()
+    assert names(tmp_path) == ["step-999999", "step-1000000"]
 
 
 def test_an_unfinished_checkpoint_is_none(tmp_path):
@@ -118,6 +123,17 @@ def test_a_crash_at_any_rename_leaves_a_checkpoint(tmp_path, monkeypatch, surviv
     save_checkpoint(tmp_path, made(4, lineage=2, mark=b"third"), keep=1)
     assert load_checkpoint(tmp_path).adapter.weights == b"third"
     assert set(everything(tmp_path)) == set(before)
+
+
+def test_a_checkpoint_that_was_replaced_is_older_than_the_one_in_its_place(tmp_path):
+    """As a crash leaves them: the new one has its name, and the old one is still there."""
+    save_checkpoint(tmp_path, made(4, mark=b"first"), keep=1)
+    (tmp_path / "step-000004").rename(tmp_path / "step-000004.replaced")
+    assert load_checkpoint(tmp_path).adapter.weights == b"first"
+    save_checkpoint(tmp_path / "new", made(4, mark=b"second"), keep=1)
+    (tmp_path / "new" / "step-000004").rename(tmp_path / "step-000004")
+    assert names(tmp_path) == ["step-000004.replaced", "step-000004"]
+    assert load_checkpoint(tmp_path).adapter.weights == b"second"
 
 
 def test_a_crash_while_writing_leaves_the_older_checkpoint(tmp_path, monkeypatch):

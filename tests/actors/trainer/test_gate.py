@@ -132,6 +132,22 @@ def test_a_reissued_episode_does_not_push_out_older_ones():
     assert orders(gate.cut(1, 0)[0]) == [0]  # both began at version 1: the lower id first
 
 
+def test_a_reissued_episode_does_not_take_the_last_place_of_an_older_one():
+    """Its id is lower, but it began later: at version 2 only the other one is due."""
+    gate = EpisodeGate(batch_size=1, staleness=2)
+    assert admit_all(gate, 0) == [0, 1, 2]
+    gate.reissue(0)
+    gate.deliver(finished(1, 0))
+    assert orders(gate.cut(0, 0)[0]) == [1]
+    assert admit_all(gate, 1) == [0, 3]
+    gate.deliver(finished(3, 1))
+    assert orders(gate.cut(1, 0)[0]) == [3]
+    assert admit_all(gate, 2) == [4]
+    for order, step in ((0, 1), (2, 0), (4, 2)):
+        gate.deliver(finished(order, step))
+    assert [orders(gate.cut(version, 0)[0]) for version in (2, 3, 4)] == [[2], [0], [4]]
+
+
 def test_an_episode_whose_actor_died_starts_again_before_newer_ones():
     gate = EpisodeGate(batch_size=2, staleness=0)
     assert admit_all(gate, 0) == [0, 1]

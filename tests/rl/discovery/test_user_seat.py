@@ -1,6 +1,7 @@
 """The user's seat: what it is told, what is done with its answer, and what is counted."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -146,30 +147,59 @@ def prompts_with_states(episode, sampler):
     return list(zip((prompt.casefold() for prompt in prompts), states, strict=True))
 
 
+def assert_secret(prompt, state):
+    for node in TREE:
+        if not state.is_discovered(node.id):
+            kept = (node.text.rstrip("."), *node.cues, *node.alternatives)
+            assert not [text for text in kept if text in prompt]
+            assert node.id in state.emerging or node.dimension not in prompt
+
+
+def test_an_emerging_intent_reaches_the_prompt_by_its_dimension_alone(chat):
+    hinted = 0
+    for seed in range(12):
+        sampler = SeededSampler(chat, ["near 2"])
+        episode = play(
+            chat,
+            sampler,
+            task=replace(TASK, known=()),
+            run_seed=seed,
+            assistant_turns=4,
+            user_scripted=False,
+        )
+        for prompt, state in prompts_with_states(episode, sampler):
+            assert_secret(prompt, state)
+            if "2" in state.emerging:
+                assert "dimensiondogwood" in prompt
+                hinted += 1
+    assert hinted > 5
+
+
 @settings(max_examples=60)
 @given(
     st.integers(0, 2**32),
     st.sampled_from(Gating),
     st.sampled_from(Focus),
+    st.sampled_from([("1",), ()]),
     st.lists(st.sampled_from(REPLIES), min_size=2, max_size=7),
 )
-def test_no_prompt_of_the_user_holds_what_is_not_discovered(chat, seed, gating, focus, replies):
+def test_no_prompt_of_the_user_holds_what_is_not_discovered(
+    chat, seed, gating, focus, known, replies
+):
     """Each node's texts are words of their own: one found in a prompt came from its node."""
     sampler = SeededSampler(chat, replies)
     episode = play(
         chat,
         sampler,
+        task=replace(TASK, known=known),
         run_seed=seed,
         assistant_turns=5,
+        commit_best=False,
         user_scripted=False,
         kernel=KernelRules(gating, focus),
     )
     for prompt, state in prompts_with_states(episode, sampler):
-        for node in TREE:
-            if not state.is_discovered(node.id):
-                kept = (node.text, *node.cues, *node.alternatives)
-                assert not [text for text in kept if text in prompt]
-                assert node.id in state.emerging or node.dimension not in prompt
+        assert_secret(prompt, state)
 
 
 @pytest.mark.parametrize("domain", TRAINING_DOMAINS)
