@@ -1,1 +1,1 @@
-"""The science of Discern: pure, typed Python and torch; no Ray, vLLM, DeepSpeed or verl at import."""
+"""The science of Discern: pure, typed Python and torch; it imports no Ray, vLLM or DeepSpeed."""
