@@ -50,7 +50,7 @@ class LearnerEngine:
         self.trained_parameters = sum(p.numel() for p in parameters)
         optimizer = torch.optim.AdamW(
             parameters,
-            lr=options.optimizer.learning_rate,
+            lr=0.0,  # every step sets it
             betas=(options.optimizer.betas[0], options.optimizer.betas[1]),
             eps=options.optimizer.epsilon,
             weight_decay=options.optimizer.weight_decay,
@@ -75,6 +75,11 @@ class LearnerEngine:
             config=deepspeed_config(options),
             dist_init_required=False,
         )
+        # DeepSpeed steps on zeros while it wraps a bfloat16 optimiser without ZeRO. At a rate of 0
+        # that moved nothing; it is forgotten here, since Adam's bias correction counts steps.
+        optimizer.state.clear()
+        if options.dtype is torch.float64:
+            self.engine.communication_data_type = torch.float64  # else summed in float32
 
     def train(
         self,
@@ -87,8 +92,11 @@ class LearnerEngine:
 
         ``micro_batches`` are indices into ``samples``; every rank has as many of them, some empty.
         With several updates π_prox is recomputed before the first one; with one update it is the
-        policy itself, detached.
+        policy itself, detached. A batch without trained tokens makes no update and no report: the
+        optimiser's momentum would move the policy even on a gradient of 0.
         """
+        if counts.tokens == 0:
+            return []
         batches = [self._collate([samples[i] for i in micro]) for micro in micro_batches]
         updates = self._options.grpo.updates_per_batch
         prox = [self._score(batch) for batch in batches] if updates > 1 else None
@@ -126,7 +134,7 @@ class LearnerEngine:
         mask[:, 0] = False
         temperature, self._module.temperature = self._module.temperature, 1.0
         try:
-            with torch.no_grad():
+            with self._scoring():
                 values = self.engine(tokens, torch.ones_like(tokens), mask)
         finally:
             self._module.temperature = temperature
@@ -165,8 +173,18 @@ class LearnerEngine:
         return collate(samples, precise, self._options.device)
 
     def _score(self, batch: MicroBatch) -> Tensor:
-        with torch.no_grad():
+        with self._scoring():
             return self.engine(batch.ids, batch.attention_mask, batch.mask)
+
+    @contextmanager
+    def _scoring(self) -> Iterator[None]:
+        """No gradient and no dropout: what is measured is the policy that the sampler runs."""
+        self._model.eval()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            self._model.train()
 
     def _accumulate(
         self,

@@ -18,12 +18,13 @@ from rl.policy.adapter import AdapterFiles
 class TrainReport:
     """What one batch did to the policy; ``metrics`` are means over its trained tokens.
 
-    ``mismatch_kl`` among them is measured before the first update, the rest over all updates.
+    ``mismatch_kl`` among them is measured before the first update, the rest over all updates. All
+    is ``None`` when the batch had no trained token and no update was made.
     """
 
     metrics: Mapping[str, float | None]
-    grad_norm: float
-    learning_rate: float
+    grad_norm: float | None
+    learning_rate: float | None
 
 
 class LearnerGroup:
@@ -71,6 +72,8 @@ class LearnerGroup:
     def report(self, results: Sequence[Sequence[Any]]) -> TrainReport:
         """Join what the ranks returned from :meth:`train`."""
         updates = list(zip(*results, strict=True))
+        if not updates:
+            return TrainReport(mean_metrics({}), None, None)
         sums = [add_sums(report.sums for report in update) for update in updates]
         metrics = mean_metrics(add_sums(sums))
         for share in ("loss", "policy_loss", "kl_loss"):

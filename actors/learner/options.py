@@ -72,6 +72,10 @@ def deepspeed_config(options: LearnerOptions) -> dict[str, Any]:
     and the loss already carries the batch's global token count.
     """
     learner = options.learner
+    bfloat16 = learner.dtype == "bfloat16"
+    # A sum of many micro-batches loses its small terms in bfloat16; below stage 2 DeepSpeed has no
+    # such choice.
+    precise_sums = {"data_types": {"grad_accum_dtype": "fp32"}}
     return {
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": 1,
@@ -82,7 +86,8 @@ def deepspeed_config(options: LearnerOptions) -> dict[str, Any]:
             "overlap_comm": False,
             "stage3_param_persistence_threshold": 0,
         },
-        "bf16": {"enabled": learner.dtype == "bfloat16"},
+        "bf16": {"enabled": bfloat16},
+        **(precise_sums if bfloat16 and learner.zero_stage >= 2 else {}),
         "zero_force_ds_cpu_optimizer": False,
         "zero_allow_untested_optimizer": True,
         "steps_per_print": 2**31,

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
 
+# What the same weights mean depends on these keys of peft's configuration.
+_SHAPE_AND_SCALE = ("r", "lora_alpha", "use_rslora")
+
 
 @dataclass(frozen=True)
 class AdapterFiles:
@@ -43,7 +46,7 @@ def adapter_digest(config: bytes, weights: bytes) -> str:
 
 
 def add_adapter(model: "PreTrainedModel", lora: "LoraConfig", seed: int) -> "PeftModel":
-    """Wrap ``model`` with a fresh LoRA adapter in the model's dtype; B starts at zero, A from ``seed``."""
+    """Wrap ``model`` with a fresh LoRA adapter in its dtype; B starts at zero, A from ``seed``."""
     from peft import LoraConfig as PeftLoraConfig
     from peft import get_peft_model
 
@@ -73,7 +76,8 @@ def export_adapter(
     from peft import get_peft_model_state_dict
     from safetensors.torch import save
 
-    state: dict[str, torch.Tensor] = get_peft_model_state_dict(model)
+    # Never the base's embeddings, which peft adds of its own accord when the head has an adapter.
+    state: dict[str, torch.Tensor] = get_peft_model_state_dict(model, save_embedding_layers=False)
     tensors = {name: t.detach().to("cpu", dtype).contiguous() for name, t in state.items()}
     config = model.peft_config["default"].to_dict()
     config["base_model_name_or_path"] = base_model
@@ -83,10 +87,21 @@ def export_adapter(
 
 
 def import_adapter(model: "PeftModel", files: AdapterFiles) -> None:
-    """Put the weights of ``files`` into the adapter of ``model``; raise on any missing name."""
+    """Put the weights of ``files`` into the adapter of ``model``.
+
+    Raises:
+        ValueError: another rank or scale, or any tensor missing or left over.
+    """
     from peft import set_peft_model_state_dict
     from safetensors.torch import load
 
+    saved, current = json.loads(files.config), model.peft_config["default"].to_dict()
+    for key in _SHAPE_AND_SCALE:
+        if saved.get(key) != current[key]:
+            raise ValueError(
+                f"adapter {files.version} does not fit the model: "
+                f"{key} is {saved.get(key)}, expected {current[key]}"
+            )
     result = set_peft_model_state_dict(model, load(files.weights))
     missing = [name for name in result.missing_keys if "lora_" in name]
     if missing or result.unexpected_keys:
@@ -97,7 +112,7 @@ def import_adapter(model: "PeftModel", files: AdapterFiles) -> None:
 
 
 def write_adapter(files: AdapterFiles, folder: Path) -> None:
-    """Write ``files`` into the new ``folder``; an existing folder is an error: versions are immutable."""
+    """Write ``files`` into the new ``folder``; it must not exist, since versions are immutable."""
     folder.mkdir(parents=True)
     (folder / CONFIG_FILE).write_bytes(files.config)
     (folder / WEIGHTS_FILE).write_bytes(files.weights)
