@@ -5,6 +5,7 @@ Exit status: 0 finished, 1 stopped with an error, 2 the configuration or the clu
 130 stopped by Ctrl-C or SIGTERM.
 """
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -32,6 +33,9 @@ def main(arguments: Sequence[str]) -> int:
         validate_paths(config)
     except ConfigError as error:
         return refuse(error)
+    if not config.cluster.address and not os.environ.get("RAY_ADDRESS"):
+        # Ray reads this when it is imported: a local Ray stays on the loopback address.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     # Only a configuration that can run is worth importing Ray and torch for.
     from actors.cluster import ClusterError
     from actors.trainer.checkpoint import CheckpointError

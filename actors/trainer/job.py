@@ -63,12 +63,13 @@ def run_job(job: Job) -> int:
     folder.set_status("starting", checkpoint.progress.step if checkpoint else 0, steps)
     crew: Crew | None = None
     error = ""
-    tracker = Tracker(config.run, folder.folder, {"config": config_to_yaml(config)})
+    tracker: Tracker | None = None
     try:
+        tracker = Tracker(config.run, folder.folder, {"config": config_to_yaml(config)})
         crew = start_crew(config, placement, job.model, job.tasks, checkpoint)
         print(f"all actors ready after {time.time() - started:.0f} s", flush=True)
         _train(job, crew, folder, checkpoint, tracker)
-    except (RuntimeError, TimeoutError, ray.exceptions.RayError) as failure:
+    except (RuntimeError, ValueError, OSError, ray.exceptions.RayError) as failure:
         error = f"{type(failure).__name__}: {failure}".strip()
         print(f"run stopped: {error}", flush=True)
     finally:
@@ -131,11 +132,12 @@ def _open_folder(config: Config, checkpoint: Checkpoint | None) -> RunFolder:
     return RunFolder.create(config)
 
 
-def _end(crew: Crew | None, placement: Placement, tracker: Tracker) -> None:
+def _end(crew: Crew | None, placement: Placement, tracker: Tracker | None) -> None:
     if crew is not None:
         crew.end()
     placement.remove()
-    tracker.finish()
+    if tracker is not None:
+        tracker.finish()
 
 
 def _summarise(folder: RunFolder, steps: int, started: float, error: str) -> int:
