@@ -10,6 +10,9 @@ from rl.config.schema import Config
 # than most turns and would share next to nothing between the turns of one dialogue.
 CPU_BLOCK_TOKENS = 32
 
+# Named and not imported: the module belongs into vLLM's own process.
+CPU_WORKER_EXTENSION = "actors.rollout.cpu_lora.DenseLoraWorker"
+
 
 @dataclass(frozen=True)
 class RolloutOptions:
@@ -94,6 +97,7 @@ class RolloutOptions:
             arguments["gpu_memory_utilization"] = self.gpu_memory_utilization
         else:
             arguments["block_size"] = CPU_BLOCK_TOKENS
+            arguments["worker_extension_cls"] = CPU_WORKER_EXTENSION
         return arguments
 
 

@@ -41,7 +41,7 @@ class RolloutWorker:
     the result names; loading a newer version never touches a running request.
 
     When it dies, requests in flight fail with an actor error and the pool sends them elsewhere;
-    the trainer starts a new worker and loads the live versions into it again.
+    the next publish cannot reach it and stops the run, which ``run.resume`` continues.
     """
 
     def __init__(self, options: RolloutOptions) -> None:
