@@ -14,7 +14,7 @@ ARGS ?=
 .PHONY: help install prepare grpo test test-all lint clean
 
 help:
-	@echo 'make grpo      train: recipe discover on SmolLM2-135M, about ten minutes on two cores'
+	@echo 'make grpo      train: recipe discover on SmolLM2-135M, six steps on two cores'
 	@echo '               options: make grpo ARGS="recipe=discover train.steps=2 run.dir=runs/mine"'
 	@echo '               KEEP_RAY=1 leaves the Ray head running, DASHBOARD_PORT=8266 moves it'
 	@echo 'make test      the tests, without those that take minutes'

@@ -1,9 +1,9 @@
 """Adapters in vLLM on a CPU: dense products over all loaded adapters, without copying weights.
 
-vLLM 0.31 copies every token's adapter weights before it multiplies, which costs a third of the
-decoding speed. Here every token meets all slots in one product, and what belongs to other slots is
-set to 0 in between; the result is the same sum. vLLM imports this module in its worker process
-(``worker_extension_cls``), and the import puts the products in place.
+vLLM 0.31 copies every token's adapter weights before it multiplies. Here every token meets all
+slots in one product, and what belongs to other slots is set to 0 in between; the result is the
+same sum. vLLM imports this module in its worker process (``worker_extension_cls``), and the import
+puts the products in place.
 """
 
 from collections.abc import Sequence
