@@ -12,7 +12,7 @@ from actors.learner.options import LearnerOptions, clips_itself, deepspeed_confi
 from rl.grpo.batch import TrainingSample
 from rl.grpo.collate import MicroBatch, collate
 from rl.grpo.loss import LossCounts, PolicyLossInput, policy_loss
-from rl.grpo.loss_metrics import add_sums
+from rl.grpo.loss_metrics import add_sums, current_mismatch_sums
 from rl.grpo.schedule import learning_rate
 from rl.policy.adapter import AdapterFiles, add_adapter, export_adapter, import_adapter
 from rl.policy.logprobs import PolicyLogprobs, causal_lm
@@ -87,17 +87,19 @@ class LearnerEngine:
         micro_batches: Sequence[Sequence[int]],
         counts: LossCounts,
         first_update: int,
+        version: str | None = None,
     ) -> list[UpdateReport]:
         """Run every update of one batch on this rank's share.
 
         ``micro_batches`` are indices into ``samples``; every rank has as many of them, some empty.
+        ``version`` is the policy's name: the mismatch over samples of this version is told apart.
         With several updates π_prox is recomputed before the first one; with one update it is the
         policy itself, detached. A batch without trained tokens makes no update and no report: the
         optimiser's momentum would move the policy even on a gradient of 0.
         """
         if counts.tokens == 0:
             return []
-        batches = [self._collate([samples[i] for i in micro]) for micro in micro_batches]
+        batches = [self._collate([samples[i] for i in micro], version) for micro in micro_batches]
         updates = self._options.grpo.updates_per_batch
         prox = [self._score(batch) for batch in batches] if updates > 1 else None
         beta = self._options.grpo.kl_beta
@@ -168,9 +170,9 @@ class LearnerEngine:
                 p.data.copy_(old)
         return files, logprobs
 
-    def _collate(self, samples: Sequence[TrainingSample]) -> MicroBatch:
+    def _collate(self, samples: Sequence[TrainingSample], version: str | None = None) -> MicroBatch:
         precise = torch.promote_types(self._options.dtype, torch.float32)
-        return collate(samples, precise, self._options.device)
+        return collate(samples, precise, self._options.device, version)
 
     def _score(self, batch: MicroBatch) -> Tensor:
         with self._scoring():
@@ -194,11 +196,13 @@ class LearnerEngine:
         counts: LossCounts,
     ) -> dict[str, float]:
         logprobs = self.engine(batch.ids, batch.attention_mask, batch.mask)
+        prox = logprobs.detach() if prox is None else prox
+        behaviour = batch.behaviour_logprobs[:, 1:]
         output = policy_loss(
             PolicyLossInput(
                 logprobs=logprobs,
-                prox_logprobs=logprobs.detach() if prox is None else prox,
-                behaviour_logprobs=batch.behaviour_logprobs[:, 1:],
+                prox_logprobs=prox,
+                behaviour_logprobs=behaviour,
                 ref_logprobs=reference,
                 advantages=batch.advantages[:, 1:],
                 mask=batch.mask[:, 1:],
@@ -208,7 +212,7 @@ class LearnerEngine:
         )
         # DeepSpeed averages gradients over ranks; the loss is already divided by global counts.
         self.engine.backward(output.loss * self._options.learner.world_size)
-        return output.metrics
+        return output.metrics | current_mismatch_sums(prox - behaviour, batch.current[:, 1:])
 
     def _step(self, rate: float) -> float:
         for group in self.engine.optimizer.param_groups:

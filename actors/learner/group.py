@@ -18,8 +18,9 @@ from rl.policy.adapter import AdapterFiles
 class TrainReport:
     """What one batch did to the policy; ``metrics`` are means over its trained tokens.
 
-    ``mismatch_kl`` among them is measured before the first update, the rest over all updates. All
-    is ``None`` when the batch had no trained token and no update was made.
+    ``mismatch_kl`` and ``mismatch_kl_current`` (over tokens of the policy's own version only;
+    ``None`` without any) are measured before the first update, the rest over all updates. All is
+    ``None`` when the batch had no trained token and no update was made.
     """
 
     metrics: Mapping[str, float | None]
@@ -49,14 +50,20 @@ class LearnerGroup:
         state = ray.put(union) if union else None
         return [rank.load.remote(address, port, adapter, state) for rank in self._ranks]
 
-    def train(self, batch: TrainingBatch, first_update: int) -> list[ray.ObjectRef]:
-        """Start training on ``batch``; return each rank's reference for :meth:`report`."""
+    def train(
+        self, batch: TrainingBatch, first_update: int, version: str | None = None
+    ) -> list[ray.ObjectRef]:
+        """Start training on ``batch``; return each rank's reference for :meth:`report`.
+
+        ``version`` is the name under which the sampler knows the policy as it is now.
+        """
         samples = batch.samples
         counts = LossCounts(tokens=batch.trained_tokens, samples=len(samples))
         shared = ray.put(samples)
         micro_batches = self.partition(batch)
         return [
-            rank.train.remote(shared, micro_batches, counts, first_update) for rank in self._ranks
+            rank.train.remote(shared, micro_batches, counts, first_update, version)
+            for rank in self._ranks
         ]
 
     def partition(self, batch: TrainingBatch) -> list[list[list[int]]]:
@@ -79,7 +86,8 @@ class LearnerGroup:
         for share in ("loss", "policy_loss", "kl_loss"):
             value = metrics.get(share)
             metrics[share] = None if value is None else value / len(updates)
-        metrics["mismatch_kl"] = mean_metrics(sums[0])["mismatch_kl"]
+        before = mean_metrics(sums[0])
+        metrics |= {name: before[name] for name in ("mismatch_kl", "mismatch_kl_current")}
         last = updates[-1][0]
         return TrainReport(metrics, last.grad_norm, last.learning_rate)
 

@@ -71,9 +71,13 @@ class LearnerRank:
         micro_batches: Sequence[Sequence[Sequence[int]]],
         counts: LossCounts,
         first_update: int,
+        version: str | None = None,
     ) -> "list[UpdateReport]":
-        """Run the updates of one batch; ``micro_batches`` has one entry for each rank."""
-        return self._engine.train(samples, micro_batches[self._rank], counts, first_update)
+        """Run the updates of one batch; ``micro_batches`` has one entry for each rank.
+
+        ``version`` names the policy that is trained, as the sampler knows it.
+        """
+        return self._engine.train(samples, micro_batches[self._rank], counts, first_update, version)
 
     def logprobs(self, samples: Sequence[TrainingSample]) -> list[tuple[float, ...]]:
         """Return the policy's log-prob of each trained token of each sample."""

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rl.policy.adapter import AdapterFiles, read_adapter, write_adapter
@@ -27,6 +27,7 @@ class Progress:
     world_size: int
     trained: tuple[int, ...]
     failed: tuple[int, ...]
+    failures: Mapping[str, int] = field(default_factory=dict)  # by name, since the run's start
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,7 @@ def start_crew(
             runtime_env={"env_vars": _threads(config.judge.threads)},
             max_concurrency=1000,
             max_restarts=_RESTARTS,
+            max_task_retries=_RESTARTS,  # judging is a pure function: asked again, same verdict
         )
         .remote(config.judge)
         for index in range(config.judge.workers)

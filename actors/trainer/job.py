@@ -118,13 +118,14 @@ def _continued(progress: Progress) -> Progress:
         progress.world_size,
         progress.trained,
         progress.failed,
+        progress.failures,
     )
 
 
 def _open_folder(config: Config, checkpoint: Checkpoint | None) -> RunFolder:
     if checkpoint is not None:
         settled = {*checkpoint.progress.trained, *checkpoint.progress.failed}
-        return RunFolder.reopen(Path(config.run.resume), checkpoint.progress.step, settled)
+        return RunFolder.reopen(config, checkpoint.progress.step, settled)
     if not config.run.dir:
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         config.run.dir = str(Path("runs") / f"{config.run.name}-{stamp}")

@@ -4,11 +4,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayError
 
 from actors.simulator import failed_episode
 from actors.trainer.checkpoint import Checkpoint, Progress, save_checkpoint
@@ -16,10 +15,11 @@ from actors.trainer.crew import Crew
 from actors.trainer.gate import Cut, EpisodeGate
 from actors.trainer.publish import Published, Publisher
 from actors.trainer.run_folder import RunFolder
+from actors.trainer.simulators import Broken, Lost, SimulatorPool
 from actors.trainer.step_metrics import step_row
 from rl.config.schema import Config
 from rl.episode.outcome import EpisodeEnd
-from rl.episode.records import Episode, EpisodeId
+from rl.episode.records import Episode, EpisodeId, as_failed
 from rl.episode.stream import episode_at
 from rl.grpo.batch import TrainingBatch, build_training_batch
 from rl.policy.version import AdapterVersion
@@ -75,23 +75,27 @@ class TrainingLoop:
             progress.failed,
         )
         self._tasks = list(domains)
-        self._simulators = cycle(crew.simulators)
-        self._episodes: dict[ray.ObjectRef, EpisodeId] = {}
+        self._simulators = SimulatorPool(crew.simulators)
         self._attempts: Counter[int] = Counter()
-        self._failures: Counter[str] = Counter()
+        self._failures: Counter[str] = Counter(progress.failures)
+        self._failed: list[Episode] = []  # since the last step's row
         self._failed_in_a_row = 0
         self._training: Training | None = None
         self._published: Published | None = None
+        self._checkpoint_seconds = 0.0
         self._free_since = time.monotonic()
 
     def run(self) -> None:
         """Train until the configured number of steps is done.
 
         Raises:
-            TrainingError: too many failures, too large a mismatch, or no progress.
+            TrainingError: too many failures, too large a mismatch, a learner rank that failed, or
+                no progress.
+            NoSimulatorError: no simulator is left.
         """
         self._publish()
         self._checkpoint()
+        self._free_since = time.monotonic()
         while self.step < self._config.train.steps:
             self._admit()
             if self._training is None and self._gate.ready(self.step):
@@ -102,18 +106,21 @@ class TrainingLoop:
     def _admit(self) -> None:
         """Start every episode that the gate lets in; none that no remaining step could train."""
         limit = self._config.train.steps * self._config.train.episodes_per_step
-        while len(self._gate.trained) + self._gate.complete + self._gate.running < limit:
+        while (
+            self._simulators.available
+            and len(self._gate.trained) + self._gate.complete + self._gate.running < limit
+        ):
             order = self._gate.admit(self.step)
             if order is None:
                 return
             episode = episode_at(order, self._tasks, self._config.run.seed)
             self._attempts[order] += 1
-            call = next(self._simulators).run_episode.remote(episode)
-            self._episodes[call] = episode
+            self._simulators.start(episode)
 
     def _take_in(self) -> None:
         """Wait for something to happen and handle it."""
-        waiting = [*self._episodes, *(self._training.calls if self._training else ())]
+        training = self._training.calls if self._training else ()
+        waiting = [*self._simulators.pending, *training]
         if not waiting:
             raise TrainingError(f"step {self.step}: no episode is running and none can start")
         deadline = time.monotonic() + self._stall_deadline()
@@ -127,48 +134,62 @@ class TrainingLoop:
                     f"{self._gate.running} episodes running, {self._gate.complete} complete, "
                     f"learner {'busy' if self._training else 'idle'}"
                 )
-        call = done[0]
-        if call in self._episodes:
-            self._take_episode(call)
-        elif self._training is not None and self._all_trained(self._training):
+        if done[0] in training:
+            assert self._training is not None
+            self._await_ranks(self._training)
             self._finish_step(self._training)
+        else:
+            self._take_episode(done[0])
 
-    def _all_trained(self, training: Training) -> bool:
-        """Wait for the other ranks: they finish together."""
-        left = self._config.learner.step_deadline_s - (time.monotonic() - training.started)
-        ready, pending = ray.wait(
-            list(training.calls), num_returns=len(training.calls), timeout=max(1.0, left)
-        )
-        if pending:
-            raise TrainingError(
-                f"step {self.step + 1}: {len(pending)} of {len(training.calls)} learner ranks did "
-                f"not finish within learner.step_deadline_s={self._config.learner.step_deadline_s}"
-            )
-        return bool(ready)
+    def _await_ranks(self, training: Training) -> None:
+        """Wait for all ranks, which finish together; one that failed ends the run at once.
+
+        The others then hang in a collective, so waiting for them would only hide the reason.
+        """
+        pending = list(training.calls)
+        while pending:
+            left = self._config.learner.step_deadline_s - (time.monotonic() - training.started)
+            done, pending = ray.wait(pending, num_returns=1, timeout=max(1.0, left))
+            if not done:
+                raise TrainingError(
+                    f"step {self.step + 1}: {len(pending)} of {len(training.calls)} learner ranks "
+                    "did not finish within "
+                    f"learner.step_deadline_s={self._config.learner.step_deadline_s}"
+                )
+            try:
+                ray.get(done[0])
+            except RayError as error:
+                rank = list(training.calls).index(done[0])
+                raise TrainingError(
+                    f"step {self.step + 1}: learner rank {rank} failed: {_last_line(error)}"
+                ) from error
 
     def _take_episode(self, call: ray.ObjectRef) -> None:
-        episode_id = self._episodes.pop(call)
-        try:
-            episode: Episode = ray.get(call)
-        except RayActorError as error:
+        played = self._simulators.take(call)
+        if played is None:
+            return
+        if isinstance(played, Lost):
             self._failures["simulator_died"] += 1
-            if self._attempts[episode_id.order] < self._config.simulator.max_attempts:
-                self._gate.reissue(episode_id.order)
+            if self._attempts[played.id.order] < self._config.simulator.max_attempts:
+                self._gate.reissue(played.id.order)
                 return
-            episode = self._failed(episode_id, EpisodeEnd.ACTOR_DIED, str(error))
-        except RayTaskError as error:
-            episode = self._failed(episode_id, EpisodeEnd.INTERNAL_ERROR, str(error))
+            episode = self._unplayed(played.id, EpisodeEnd.ACTOR_DIED, played.detail)
+        elif isinstance(played, Broken):
+            episode = self._unplayed(played.id, EpisodeEnd.INTERNAL_ERROR, played.detail)
+        else:
+            episode = played
         if self._gate.deliver(episode):
             self._failed_in_a_row = 0
             return
         self._count_failed(episode)
 
-    def _failed(self, episode: EpisodeId, end: EpisodeEnd, detail: str) -> Episode:
+    def _unplayed(self, episode: EpisodeId, end: EpisodeEnd, detail: str) -> Episode:
         return failed_episode(episode, self._domains[episode.task], end, detail)
 
     def _count_failed(self, episode: Episode) -> None:
         self._failures[str(episode.end)] += 1
         self._failed_in_a_row += 1
+        self._failed.append(episode)
         self._folder.add_episodes([episode])
         if self._failed_in_a_row >= self._config.train.max_failed_episodes:
             last = episode.detail.strip().splitlines()[-1:] or ["no detail"]
@@ -180,23 +201,30 @@ class TrainingLoop:
     def _start_training(self) -> None:
         cut, dropped = self._gate.cut(self.step, self._lineage)
         for episode in dropped:
-            self._count_failed(
-                self._failed(episode.id, EpisodeEnd.STALE, f"written by {episode.versions}")
-            )
+            detail = f"written by {', '.join(episode.versions)} at step {self.step}"
+            self._count_failed(as_failed(episode, EpisodeEnd.STALE, detail))
         if not cut.episodes:
             return
         batch = build_training_batch(cut.episodes, self._config.grpo)
-        calls = self._crew.learner.train(batch, self._updates) if batch.samples else ()
+        assert self._published is not None
+        calls: Sequence[ray.ObjectRef] = ()
+        if batch.samples:
+            version = self._published.files.version
+            calls = self._crew.learner.train(batch, self._updates, version)
         self._training = Training(cut, batch, calls, time.monotonic())
         self._folder.set_status("training", self.step + 1, self._config.train.steps)
         if not calls:
             self._finish_step(self._training)
 
     def _finish_step(self, training: Training) -> None:
+        """Publish, record and checkpoint one trained step, in this order.
+
+        A step whose mismatch is too large is recorded and not checkpointed: what it did to the
+        policy is not worth continuing from.
+        """
         report = None
         if training.calls:
-            results = ray.get(list(training.calls))
-            report = self._crew.learner.report(results)
+            report = self._crew.learner.report(ray.get(list(training.calls)))
             self._updates += self._config.grpo.updates_per_batch
         trained_at = time.monotonic()
         self._training = None
@@ -206,7 +234,7 @@ class TrainingLoop:
         row = step_row(
             step=self.step,
             steps=self._config.train.steps,
-            version=self._published.files.version,
+            published=self._published,
             cut=training.cut,
             batch=training.batch,
             report=report,
@@ -214,24 +242,32 @@ class TrainingLoop:
                 "wait": training.started - self._free_since,
                 "train": trained_at - training.started,
                 "publish": self._published.seconds,
+                "checkpoint": self._checkpoint_seconds,
             },
             failures=self._failures,
-            probe_difference=self._published.probe_difference,
+            failed=tuple(self._failed),
             rollout_counters=self._rollout_counters(),
+            kv_age=self._kv_age(),
         )
-        self._free_since = time.monotonic()
+        self._failed.clear()
         self._folder.add_episodes(training.cut.episodes)
         self._folder.add_metrics(row)
+        self._on_step(row)
+        self._check_mismatch(row["mismatch_kl_current"])
         due = self.step % self._config.train.checkpoint_every == 0
         if due or self.step == self._config.train.steps:
             self._checkpoint()
         self._folder.set_status("rollout", self.step, self._config.train.steps)
-        self._on_step(row)
-        self._check_mismatch(row["mismatch_kl"])
+        self._free_since = time.monotonic()
 
     def _check_mismatch(self, mismatch: float | None) -> None:
+        """Stop when sampler and learner disagree on tokens of the version that was trained on.
+
+        Staler tokens differ by what the policy has learnt since, so they are left out; without
+        any token of the current version (``None``) there is nothing to check (pitfall 8).
+        """
         limit = self._config.train.max_mismatch_kl
-        if mismatch is not None and mismatch > limit and self._config.train.staleness == 0:
+        if mismatch is not None and not mismatch <= limit:
             raise TrainingError(
                 f"step {self.step}: sampler and learner disagree: mismatch KL {mismatch:.3g} is "
                 f"above train.max_mismatch_kl={limit:g}"
@@ -242,6 +278,7 @@ class TrainingLoop:
         self._published = self._publisher.publish(version)
 
     def _checkpoint(self) -> None:
+        start = time.monotonic()
         assert self._published is not None
         progress = Progress(
             step=self.step,
@@ -251,12 +288,25 @@ class TrainingLoop:
             world_size=self._config.learner.world_size,
             trained=tuple(sorted(self._gate.trained)),
             failed=tuple(sorted(self._gate.failed)),
+            failures=dict(self._failures),
         )
         save_checkpoint(
             self._folder.checkpoints,
             Checkpoint(progress, self._published.files, tuple(self._crew.learner.states())),
             self._config.train.keep_checkpoints,
         )
+        self._checkpoint_seconds = time.monotonic() - start
+
+    def _kv_age(self) -> int:
+        """Return how many steps old the oldest adapter is whose cached blocks can still be read.
+
+        Blocks are kept by adapter version, and a version's go with it (pitfall 4).
+        """
+        calls = [worker.versions.remote() for worker in self._crew.rollouts]
+        held = ray.get(calls, timeout=self._config.rollout.request_deadline_s)
+        versions = [AdapterVersion.parse(name) for names in held for name in names]
+        seat = self._config.train.seat
+        return max((self.step - v.step for v in versions if v.seat == seat), default=0)
 
     def _rollout_counters(self) -> dict[str, int]:
         calls = [worker.counters.remote() for worker in self._crew.rollouts]
@@ -270,3 +320,8 @@ class TrainingLoop:
             self._config.simulator.episode_deadline_s + self._config.judge.deadline_s,
             self._config.learner.step_deadline_s,
         )
+
+
+def _last_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,17 +40,22 @@ class RunFolder:
             raise wrong("run.dir", folder, "expected a new or empty folder")
         run = cls(folder)
         run.checkpoints.mkdir()
-        (folder / RESOLVED_CONFIG).write_text(config_to_yaml(config), encoding="utf-8")
+        run._write_config(config)
         return run
 
     @classmethod
-    def reopen(cls, folder: Path, step: int, settled: set[int]) -> "RunFolder":
-        """Open a run's folder to continue after ``step``; rows of later work are dropped.
+    def reopen(cls, config: Config, step: int, settled: set[int]) -> "RunFolder":
+        """Open ``run.resume`` to continue after ``step``; rows of later work are dropped.
+
+        The folder's configuration becomes the continued run's, so that it says what runs there.
 
         ``settled`` are the orders of episodes that the checkpoint counts as trained or failed:
         the others will be played again.
         """
+        folder = Path(config.run.resume)
         run = cls(folder)
+        # As if it had been started with these values: what continued it is not part of the run.
+        run._write_config(replace(config, run=replace(config.run, dir=str(folder), resume="")))
         truncate_rows(run.metrics, lambda row: row["step"] <= step)
         truncate_rows(run.episodes, lambda row: row["id"]["order"] in settled)
         (folder / "summary.json").unlink(missing_ok=True)
@@ -79,9 +85,15 @@ class RunFolder:
         """Write what the run came to."""
         self._replace("summary.json", summary)
 
+    def _write_config(self, config: Config) -> None:
+        self._replace_text(RESOLVED_CONFIG, config_to_yaml(config))
+
     def _replace(self, name: str, content: Mapping[str, Any]) -> None:
+        self._replace_text(name, json.dumps(content, indent=2) + "\n")
+
+    def _replace_text(self, name: str, text: str) -> None:
         fresh = self.folder / f".{name}.new"
-        fresh.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        fresh.write_text(text, encoding="utf-8")
         fresh.replace(self.folder / name)
 
 

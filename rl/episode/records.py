@@ -1,7 +1,7 @@
 """Frozen records of a finished episode: they cross actor borders and fill ``episodes.jsonl``."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rl.discovery.tree import TreeState
 from rl.episode.outcome import EpisodeEnd, FinishReason
@@ -93,3 +93,10 @@ class Episode:
     def versions(self) -> tuple[str, ...]:
         """The adapter versions that wrote trained tokens, in order of first use."""
         return tuple(dict.fromkeys(s.version for s in self.tokens.sampled() if s.version))
+
+
+def as_failed(episode: Episode, end: EpisodeEnd, detail: str) -> Episode:
+    """Return ``episode`` as a failure: all that was played stays, and none of it is trained."""
+    if not end.is_failure:
+        raise ValueError(f"{end} is no failure")
+    return replace(episode, end=end, detail=detail)

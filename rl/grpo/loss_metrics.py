@@ -58,6 +58,19 @@ def loss_sums(
     return dict(zip(sums, values, strict=True))
 
 
+def current_mismatch_sums(log_mismatch: Tensor, current: Tensor) -> dict[str, float]:
+    """Return the k3 sum and the count of the ``current`` tokens, [rows, tokens] like the mismatch.
+
+    Over tokens that the trained policy wrote itself, ``log_mismatch`` = log π_prox/π_behaviour is
+    numerical difference between sampler and learner alone (pitfall 8).
+    """
+    values = log_mismatch.detach()[current].double()
+    return {
+        "current_tokens": float(values.numel()),
+        "current_mismatch_kl_sum": float(_k3(values).sum()),
+    }
+
+
 def add_sums(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """Add up the metrics of micro-batches or ranks; an empty part (no tokens) adds nothing."""
     total: dict[str, float] = {}
@@ -73,6 +86,8 @@ def mean_metrics(sums: Mapping[str, float]) -> dict[str, float | None]:
     means: dict[str, float | None] = {
         mean: sums[total] / tokens if tokens else None for mean, total in _TOKEN_MEANS.items()
     }
+    current = sums.get("current_tokens", 0.0)
+    means["mismatch_kl_current"] = sums["current_mismatch_kl_sum"] / current if current else None
     return means | {name: sums.get(name) for name in _SHARES}
 
 

@@ -43,6 +43,9 @@ def test_a_synchronous_run_trains_and_serves_each_new_version(synchronous: Finis
     assert [{step for e in batch for step in steps_of(e)} for batch in by_batch] == [{0}, {1}]
     assert all(row["staleness"] == {"0": 2} for row in synchronous.metrics)
     assert all(row["mismatch_kl"] < 1e-6 for row in synchronous.metrics)
+    assert all(row["mismatch_kl_current"] == row["mismatch_kl"] for row in synchronous.metrics)
+    assert all(row["probe_conclusive"] for row in synchronous.metrics)
+    assert [row["kv_age"] for row in synchronous.metrics] == [0, 0]
 
 
 def test_a_metrics_row_says_what_the_specification_asks(synchronous: FinishedJob) -> None:
@@ -56,7 +59,7 @@ def test_a_metrics_row_says_what_the_specification_asks(synchronous: FinishedJob
     groups = [row[f"groups_{kind}"] for kind in ("informative", "uninformative", "failed")]
     assert sum(groups) == 2 * synchronous.config.discovery.assistant_turns
     assert {"discovery", "length_penalty"} == set(row["reward_parts"])
-    assert {"wait", "train", "publish"} == set(row["seconds"])
+    assert {"wait", "train", "publish", "checkpoint"} == set(row["seconds"])
     assert row["positive_advantage_violators"] == 0
     assert row["discover"] == pytest.approx(
         sum(e.metrics["discover"] for e in synchronous.episodes[:2]) / 2

@@ -18,7 +18,9 @@ from rl.policy.adapter import AdapterFiles
 
 
 def made(step, *, lineage=0, mark=b"weights", states=None):
-    progress = Progress(step, 2 * step, lineage, 11, 2, tuple(range(step)), (90, 91))
+    progress = Progress(
+        step, 2 * step, lineage, 11, 2, tuple(range(step)), (90, 91), {"deadline": 2}
+    )
     adapter = AdapterFiles.of(f"assistant@{lineage}.{step}", b'{"r": 8}', mark)
     states = states or ({"a.pt": b"zero", "deep/b.pt": b"0"}, {"a.pt": b"one"})
     return Checkpoint(progress, adapter, states)

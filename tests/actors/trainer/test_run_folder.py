@@ -18,6 +18,10 @@ def config(folder, *arguments):
     return load_config([f"run.dir={folder}", *arguments])
 
 
+def continued(folder, *arguments):
+    return load_config([f"run.resume={folder}", *arguments])
+
+
 def episode(order, end=EpisodeEnd.TURN_LIMIT):
     return Episode(EpisodeId(0, f"task-{order}", order), "assistant", "svg", end, TokenTree())
 
@@ -90,7 +94,7 @@ def started(folder):
 def test_pitfall_21_reopening_drops_exactly_what_the_checkpoint_does_not_know(tmp_path):
     before = started(tmp_path)
     lines = before.episodes.read_bytes().splitlines(keepends=True)
-    run = RunFolder.reopen(tmp_path, step=2, settled={0, 1, 2, 3, 4})
+    run = RunFolder.reopen(continued(tmp_path), step=2, settled={0, 1, 2, 3, 4})
     assert run.metrics.read_text() == '{"step":1,"loss":null}\n{"step":2,"loss":null}\n'
     assert run.episodes.read_bytes() == b"".join(lines[:5])  # 5 failed after the checkpoint
     assert not (tmp_path / "summary.json").exists()
@@ -101,9 +105,9 @@ def test_pitfall_21_reopening_drops_exactly_what_the_checkpoint_does_not_know(tm
 
 def test_reopening_twice_changes_nothing_more(tmp_path):
     started(tmp_path)
-    RunFolder.reopen(tmp_path, 2, {0, 1, 2, 3, 4})
+    RunFolder.reopen(continued(tmp_path), 2, {0, 1, 2, 3, 4})
     before = content(tmp_path)
-    RunFolder.reopen(tmp_path, 2, {0, 1, 2, 3, 4})
+    RunFolder.reopen(continued(tmp_path), 2, {0, 1, 2, 3, 4})
     assert content(tmp_path) == before
 
 
@@ -113,14 +117,14 @@ def test_reopening_drops_a_torn_row(tmp_path):
         file.write('{"step":')
     with pytest.raises(RowError, match="the last line is torn"):
         run.add_metrics({"step": 4})
-    reopened = RunFolder.reopen(tmp_path, 3, set(range(9)))
+    reopened = RunFolder.reopen(continued(tmp_path), 3, set(range(9)))
     reopened.add_metrics({"step": 4})
     assert [row["step"] for row in read_rows(run.metrics)] == [1, 2, 3, 4]
 
 
 def test_reopening_a_run_that_wrote_no_row(tmp_path):
     RunFolder.create(config(tmp_path))
-    run = RunFolder.reopen(tmp_path, 0, set())
+    run = RunFolder.reopen(continued(tmp_path), 0, set())
     assert not run.metrics.exists()
 
 
@@ -150,3 +154,9 @@ def test_numbers_that_json_cannot_hold_are_refused(tmp_path):
     with pytest.raises(RowError, match="loss is nan"):
         run.add_metrics({"step": 1, "loss": float("nan")})
     assert not run.metrics.exists()
+
+
+def test_a_continued_run_says_what_it_now_runs_with(tmp_path):
+    RunFolder.create(config(tmp_path, "train.steps=3"))
+    RunFolder.reopen(continued(tmp_path, "train.steps=5"), 0, set())
+    assert load_resolved(tmp_path) == config(tmp_path, "train.steps=5")

@@ -2,6 +2,7 @@
 
 from actors.learner.group import TrainReport
 from actors.trainer.gate import Cut
+from actors.trainer.publish import Published
 from actors.trainer.step_metrics import add_counters, mean_metric, step_row
 from rl.config.schema import GrpoConfig
 from rl.episode.jsonl import append_metrics, read_rows
@@ -9,9 +10,17 @@ from rl.episode.outcome import EpisodeEnd, FinishReason
 from rl.episode.records import Candidate, Episode, EpisodeId, Group
 from rl.episode.tokens import Span, TokenTree
 from rl.grpo.batch import build_training_batch
+from rl.policy.adapter import AdapterFiles
 
 REPORT = TrainReport(
-    {"loss": 0.25, "policy_loss": 0.25, "kl_loss": 0.0, "mismatch_kl": 1e-6, "clip_fraction": None},
+    {
+        "loss": 0.25,
+        "policy_loss": 0.25,
+        "kl_loss": 0.0,
+        "mismatch_kl": 1e-6,
+        "mismatch_kl_current": 2e-6,
+        "clip_fraction": None,
+    },
     grad_norm=1.5,
     learning_rate=1e-3,
 )
@@ -40,18 +49,19 @@ def episode(order, rewards, *, end=EpisodeEnd.TURN_LIMIT, metrics=None, counters
     )
 
 
-def row(episodes, report=REPORT, staleness=None):
+def row(episodes, report=REPORT, staleness=None, failed=()):
     return step_row(
         step=3,
         steps=6,
-        version="assistant@0.3",
+        published=Published(AdapterFiles.of("assistant@0.3", b"", b""), 1e-5, 2e-3, True, 0.5),
         cut=Cut(tuple(episodes), staleness or (0,) * len(episodes)),
         batch=build_training_batch(episodes, GrpoConfig()),
         report=report,
         seconds={"wait": 4.0, "train": 5.0, "publish": 0.5},
         failures={"deadline": 2},
-        probe_difference=1e-5,
+        failed=failed,
         rollout_counters={"generated_tokens": 100},
+        kv_age=1,
     )
 
 
@@ -93,6 +103,7 @@ def test_a_row_by_hand(tmp_path):
         "batch_skipped": False,
         "staleness": {"0": 1, "2": 1},
         "mismatch_kl": 1e-6,
+        "mismatch_kl_current": 2e-6,
         "grad_norm": 1.5,
         "learning_rate": 1e-3,
         "policy": {"policy_loss": 0.25, "kl_loss": 0.0, "clip_fraction": None},
@@ -102,6 +113,10 @@ def test_a_row_by_hand(tmp_path):
         "counters": {"finish_stop": 5, "user_leaks": 1},
         "rollout": {"generated_tokens": 100},
         "probe_difference": 1e-5,
+        "probe_moved": 2e-3,
+        "probe_conclusive": True,
+        "kv_age": 1,
+        "episodes_failed": 0,
     }
     assert {name: made[name] for name in expected} == expected
     append_metrics(tmp_path / "metrics.jsonl", made)
@@ -158,3 +173,19 @@ def test_means_and_sums_over_episodes():
     assert mean_metric(episodes, "satisfy") is None
     assert mean_metric([], "discover") is None
     assert list(add_counters(episodes).items()) == [("a", 1), ("b", 3)]
+
+
+def test_failed_episodes_are_counted_and_in_no_mean():
+    lost = episode(
+        9,
+        [(8.0, 0.0), None],
+        end=EpisodeEnd.DEADLINE,
+        metrics={"discover": 90.0},
+        counters={"a": 1},
+    )
+    fine = episode(8, [(1.0, 0.0), (2.0, 0.0)], metrics={"discover": 10.0}, counters={"a": 2})
+    made = row([fine], failed=[lost])
+    assert (made["episodes_failed"], made["generated_tokens"], made["trained_tokens"]) == (1, 8, 4)
+    assert (made["reward_mean"], made["discover"], made["candidates_unusable"]) == (1.5, 10.0, 0)
+    assert made["episode_ends"] == {"turn_limit": 1, "deadline": 1}
+    assert made["counters"] == {"a": 3}

@@ -1,0 +1,34 @@
+"""How a job ends when its actors do not start: status 1, a summary that says why, nothing left."""
+
+import json
+
+import actors.trainer.job as job_module
+from actors.placement import Placement
+from actors.trainer.crew import StartError
+from actors.trainer.job import Job, run_job
+from rl.data.tasks import bundled_task_files, load_tasks
+from tests.stack_fixtures import tiny_config
+
+
+def test_a_run_that_cannot_start_fails_and_says_why(tmp_path, monkeypatch, capsys):
+    removed = []
+
+    class NoPlacement(Placement):
+        def remove(self):
+            removed.append(True)
+
+    def no_crew(*_):
+        raise StartError("learner rank 0 did not start: no room")
+
+    monkeypatch.setattr(job_module, "place", lambda config: NoPlacement(None, {}))
+    monkeypatch.setattr(job_module, "start_crew", no_crew)
+    monkeypatch.setattr(job_module, "check_nodes", lambda *_: None, raising=False)
+    config = tiny_config(f"run.dir={tmp_path / 'run'}")
+    tasks = tuple(load_tasks(bundled_task_files(["svg"])))
+    assert run_job(Job(config, tasks, "model", (1, 2))) == 1
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert (summary["status"], summary["steps"]) == ("failed", 0)
+    assert summary["error"] == "StartError: learner rank 0 did not start: no room"
+    assert json.loads((tmp_path / "run" / "status.json").read_text())["phase"] == "failed"
+    assert "run stopped: StartError: learner rank 0" in capsys.readouterr().out
+    assert removed == [True]
