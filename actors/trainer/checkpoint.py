@@ -1,13 +1,13 @@
 """Checkpoints: adapter, optimiser state and progress, made visible by one rename."""
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from rl.files import sync
 from rl.policy.adapter import AdapterFiles, read_adapter, write_adapter
 
 ADAPTER_FOLDER = "adapter"
@@ -58,7 +58,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint, keep: int) -> Path:
         shutil.rmtree(replaced, ignore_errors=True)
         final.rename(replaced)
     unfinished.rename(final)
-    _sync(folder)
+    sync(folder)
     shutil.rmtree(replaced, ignore_errors=True)
     for old in list_checkpoints(folder)[:-keep]:
         shutil.rmtree(old)
@@ -107,7 +107,7 @@ def _write(checkpoint: Checkpoint, target: Path) -> None:
     progress = json.dumps({**asdict(checkpoint.progress), "files": files})
     (target / _PROGRESS_FILE).write_text(progress + "\n", encoding="utf-8")
     for path in (*_files(target), *(path for path in target.rglob("*") if path.is_dir()), target):
-        _sync(path)
+        sync(path)
 
 
 def _check_sizes(folder: Path, sizes: Mapping[str, int]) -> None:
@@ -129,12 +129,3 @@ def _state_folder(rank: int) -> str:
 
 def _files(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if path.is_file())
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file, or the entries of a folder, are on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from rl.episode.records import Candidate, Episode, Group
+from rl.files import sync
 from rl.judging.interface import Abstention, Judgement
 
 Row = dict[str, Any]
@@ -109,7 +110,7 @@ def truncate_rows(path: Path, keep: Callable[[Row], bool]) -> int:
         out.flush()
         os.fsync(out.fileno())
     fresh.replace(path)
-    _sync_folder(path.parent)
+    sync(path.parent)
     return dropped
 
 
@@ -146,15 +147,6 @@ def _decode_row(path: Path, number: int, line: bytes) -> Row:
         return msgspec.json.decode(line, type=Row)
     except msgspec.MsgspecError as error:
         raise RowError(f"{path}, line {number}: not a JSON object: {error}") from error
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename in ``folder`` survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _require_finite(value: Any, where: str) -> None:
