@@ -1,8 +1,8 @@
 """The transition kernel: how one judged reply moves the user's awareness (specification §2).
 
 Pure: the same tree, state, judgement, thresholds and rules always give the same result. The
-thresholds are the only randomness. They are drawn once a task, so that the K candidates of a
-group, which leave one state, differ in reward by what they say and not by luck.
+thresholds are the only randomness. They are drawn once for each run seed and episode, so that the
+K candidates of a group, which leave one state, differ in reward by what they say and not by luck.
 """
 
 from collections.abc import Mapping
