@@ -97,13 +97,12 @@ class RunFolder:
 
 
 def _step_seconds(row: dict[str, Any]) -> float | None:
-    """Return how long a step took: its ``step`` entry, else the sum of its phases."""
+    """Return how long a step took: its phases follow one another, so their sum is the step."""
     seconds = row.get("seconds")
     if not isinstance(seconds, dict):
         return None
-    whole = _number(seconds.get("step"))
     phases = [number for value in seconds.values() if (number := _number(value)) is not None]
-    return whole if whole is not None else (sum(phases) or None)
+    return sum(phases) or None
 
 
 def _number(value: object) -> float | None:

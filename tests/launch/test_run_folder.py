@@ -33,8 +33,8 @@ def test_status_before_the_first_row(tmp_path):
 def test_speed_and_time_left_worked_by_hand(tmp_path):
     _append(
         tmp_path,
-        _row(1, seconds={"rollout": 30.0, "train": 10.0}, generated_tokens=800),
-        _row(2, seconds={"rollout": 15.0, "train": 5.0}, generated_tokens=900),
+        _row(1, seconds={"wait": 30.0, "train": 10.0}, generated_tokens=800),
+        _row(2, seconds={"wait": 15.0, "train": 5.0}, generated_tokens=900),
     )
     progress = RunFolder(tmp_path).progress()
     assert progress.tokens_per_s == 900 / 20.0
@@ -42,12 +42,14 @@ def test_speed_and_time_left_worked_by_hand(tmp_path):
     assert (progress.step, progress.steps, progress.reward, progress.discover) == (2, 6, 0.5, 1.25)
 
 
-def test_overlapped_phases_have_a_step_time_of_their_own(tmp_path):
-    seconds = {"rollout": 30.0, "train": 25.0, "step": 32.0}
+def test_a_step_takes_the_sum_of_its_phases_and_none_of_them_is_required(tmp_path):
+    seconds = {"wait": 20.0, "train": 8.0, "publish": 3.0, "checkpoint": 1.0}
     _append(tmp_path, _row(5, seconds=seconds, generated_tokens=64))
     progress = RunFolder(tmp_path).progress()
-    assert progress.tokens_per_s == 2.0
+    assert progress.tokens_per_s == 2.0  # 64 tokens in 32 s
     assert progress.seconds_left == 32.0
+    _append(tmp_path, _row(6, seconds={"wait": 4.0, "publish": None}, generated_tokens=64))
+    assert RunFolder(tmp_path).progress().tokens_per_s == 16.0
 
 
 def test_a_half_written_line_waits_until_it_is_whole(tmp_path):
@@ -78,7 +80,7 @@ def test_broken_files_are_as_good_as_absent(tmp_path, content):
 
 
 def test_missing_and_odd_values_stay_unknown(tmp_path):
-    _append(tmp_path, {"step": 1, "steps": 2, "reward_mean": None, "seconds": {"rollout": None}})
+    _append(tmp_path, {"step": 1, "steps": 2, "reward_mean": None, "seconds": {"wait": None}})
     progress = RunFolder(tmp_path).progress()
     assert progress == Progress(step=1, steps=2)
 
