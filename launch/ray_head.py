@@ -24,6 +24,9 @@ OBJECT_STORE_BYTES = (
     1 << 30
 )  # adapters and episodes are megabytes; the default takes 30 % of memory
 
+# Ray's own 3 seconds kill a driver before the adapters that its actors wrote are removed.
+JOB_STOP_SECONDS = 20
+
 
 class HeadError(Exception):
     """The head cannot be started; the message is one clear line."""
@@ -43,7 +46,8 @@ def head_environment(environment: Mapping[str, str] = os.environ) -> dict[str, s
     """Return the environment of a head and of every job on it.
 
     The interpreter's own folder comes first on the PATH: a job's ``python`` is the first that the
-    head finds. Ray maps 127.0.0.1 to the machine's outer address unless clusters are off.
+    head finds. Ray maps 127.0.0.1 to the machine's outer address unless clusters are off. A stopped
+    job's driver gets ``JOB_STOP_SECONDS`` to end its actors and remove what they left.
     """
     bin_folder = str(Path(sys.executable).parent)
     kept = {key: value for key, value in environment.items() if key != "RAY_ADDRESS"}
@@ -52,6 +56,7 @@ def head_environment(environment: Mapping[str, str] = os.environ) -> dict[str, s
         "RAY_AUTH_MODE": "token",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_JOB_STOP_WAIT_TIME_S": str(JOB_STOP_SECONDS),
     }
 
 

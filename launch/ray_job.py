@@ -15,6 +15,7 @@ from pathlib import Path
 
 from launch.dashboard import Dashboard, DashboardError, JobState
 from launch.display import clean
+from launch.ray_head import JOB_STOP_SECONDS
 
 # Only what a job imports is uploaded, so that a stray model or data folder in the checkout neither
 # slows a submission nor exceeds Ray's limit (512 MiB). gitignore syntax: all out, then these in.
@@ -75,8 +76,11 @@ class Job:
             )
         return state
 
-    def stop(self, deadline_s: float = 20.0) -> None:
-        """Stop the job if it was submitted, and the client; return once it has ended."""
+    def stop(self, deadline_s: float = JOB_STOP_SECONDS + 10.0) -> None:
+        """Stop the job if it was submitted, and the client; return once it has ended.
+
+        Its driver gets JOB_STOP_SECONDS before the head kills it; the rest is the head's.
+        """
         self.client.terminate()  # first, so that nothing is submitted after the stop
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.client.wait(timeout=5.0)

@@ -25,7 +25,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 # Stands for launch/grpo.py: writes a run's folder as the trainer does.
 ENTRY_POINT = '''\
 """Stands for the trainer."""
-import json, os, pathlib, sys, time
+import json, os, pathlib, signal, sys, time
 import actors, configs, launch, rl  # from the uploaded copy
 given = dict(argument.split("=", 1) for argument in sys.argv[1:])
 folder = pathlib.Path(given["run.dir"])
@@ -41,9 +41,14 @@ if name == "refused":
     sys.exit(2)
 status("rollout", 0)
 if name == "endless":
+    def clean_up(*_):
+        time.sleep(4)  # longer than Ray would wait of its own accord
+        (folder / "cleaned").touch()
+        sys.exit(143)
+    signal.signal(signal.SIGTERM, clean_up)
     print("waiting", flush=True)
     time.sleep(300)
-row = {"step": 1, "steps": 2, "reward_mean": 0.5, "discover": 1.25, "seconds": {"step": 2.0},
+row = {"step": 1, "steps": 2, "reward_mean": 0.5, "discover": 1.25, "seconds": {"wait": 1.5, "train": 0.5},
        "generated_tokens": 100}
 (folder / "metrics.jsonl").write_text(json.dumps(row) + "\\n")
 time.sleep(3)
@@ -139,7 +144,7 @@ def test_a_wrong_key_ends_before_anything_is_submitted(head, folder):
     assert not (folder / "runs" / "wrong").exists()
 
 
-def test_ctrl_c_stops_the_job_and_ends_with_130(head, folder):
+def test_ctrl_c_lets_the_job_clean_up_stops_it_and_ends_with_130(head, folder):
     process = _start(folder, head.port, "run.name=endless", "run.dir=runs/endless")
     lines = []
     for line in process.stdout:
@@ -152,6 +157,7 @@ def test_ctrl_c_stops_the_job_and_ends_with_130(head, folder):
     assert "stopping the job" in _end(process, timeout=60)
     assert process.returncode == 130
     assert probe(head.port).job(submission_id).status == "STOPPED"
+    assert (folder / "runs" / "endless" / "cleaned").exists()
 
 
 def test_a_whole_run_starts_shows_sums_up_and_leaves_nothing(folder):

@@ -1,5 +1,6 @@
 """Starting and stopping a head: the parts that need no Ray (see test_local_stack for the whole)."""
 
+import inspect
 import os
 import stat
 import subprocess
@@ -18,6 +19,7 @@ from launch.ray_head import (
     head_environment,
     stop_head,
 )
+from launch.ray_job import Job
 
 
 def _head(tmp_path, script, log=""):
@@ -46,6 +48,13 @@ def test_the_jobs_python_is_this_one_and_no_other_cluster_is_joined():
     assert "RAY_ADDRESS" not in environment
     assert environment["KEPT"] == "x"
     assert environment["RAY_AUTH_MODE"] == "token"
+
+
+def test_a_stopped_job_has_time_to_remove_its_adapters():
+    """Ray's own 3 seconds are too few; whoever stops a job waits longer than it may take."""
+    environment = head_environment({"RAY_JOB_STOP_WAIT_TIME_S": "3"})
+    assert environment["RAY_JOB_STOP_WAIT_TIME_S"] == "20"
+    assert inspect.signature(Job.stop).parameters["deadline_s"].default > 20
 
 
 def test_a_token_is_made_once_and_for_the_user_alone(tmp_path, monkeypatch):
