@@ -48,8 +48,8 @@ if name == "endless":
     signal.signal(signal.SIGTERM, clean_up)
     print("waiting", flush=True)
     time.sleep(300)
-row = {"step": 1, "steps": 2, "reward_mean": 0.5, "discover": 1.25, "seconds": {"wait": 1.5, "train": 0.5},
-       "generated_tokens": 100}
+row = {"step": 1, "steps": 2, "reward_mean": 0.5, "discover": 1.25,
+       "seconds": {"wait": 1.5, "train": 0.5}, "generated_tokens": 100}
 (folder / "metrics.jsonl").write_text(json.dumps(row) + "\\n")
 time.sleep(3)
 (folder / "summary.json").write_text(json.dumps(
@@ -90,6 +90,30 @@ def _start(folder, port, *arguments):
         [sys.executable, str(folder / "launch" / "local.py"), *arguments],
         cwd=folder,
         env=environment | {"DASHBOARD_PORT": str(port)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def _make_grpo(folder, port, arguments):
+    """`make grpo` in an environment that is installed: this one, whoever installed it."""
+    for name in ("Makefile", "requirements"):
+        (folder / name).symlink_to(CHECKOUT / name)
+    environment = folder / "environment"
+    environment.mkdir()
+    for entry in Path(sys.prefix).iterdir():
+        if not entry.name.startswith("installed-"):
+            (environment / entry.name).symlink_to(entry)
+    lock = (folder / "requirements" / "cpu.lock").read_bytes()
+    checksum = subprocess.run(["cksum"], input=lock, capture_output=True, check=True).stdout
+    (environment / f"installed-{checksum.split()[0].decode()}").touch()
+    inherited = {"PYTHONPATH", "ARGS", "VENV", "MAKEFLAGS", "MFLAGS", "MAKELEVEL"}
+    variables = {key: value for key, value in os.environ.items() if key not in inherited}
+    return subprocess.Popen(
+        ["make", "--no-print-directory", "grpo", f"VENV={environment}", f"ARGS={arguments}"],
+        cwd=folder,
+        env=variables | {"DASHBOARD_PORT": str(port)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -160,16 +184,23 @@ def test_ctrl_c_lets_the_job_clean_up_stops_it_and_ends_with_130(head, folder):
     assert (folder / "runs" / "endless" / "cleaned").exists()
 
 
-def test_a_whole_run_starts_shows_sums_up_and_leaves_nothing(folder):
+def test_a_second_make_grpo_installs_nothing_starts_ray_in_3_s_and_leaves_nothing(
+    folder, smollm2_dir
+):
     (port,) = free_ports(1)
     started = time.monotonic()
-    process = _start(folder, port, "run.name=whole", "run.dir=runs/whole")
-    first = process.stdout.readline()
+    process = _make_grpo(folder, port, "run.name=whole run.dir=runs/whole")
+    model, first = process.stdout.readline(), process.stdout.readline()
     seconds = time.monotonic() - started
+    assert model.endswith(f"ready at {smollm2_dir}\n")
     assert first.startswith("ray start: a local head")
     busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # other tests may share the cores
     assert seconds < 3.0 * busy
-    (leader,) = psutil.Process(process.pid).children()
+    (leader,) = [
+        child
+        for child in psutil.Process(process.pid).children(recursive=True)
+        if {"start", "--head"} <= set(child.cmdline())
+    ]
     (temporary,) = [part[11:] for part in leader.cmdline() if part.startswith("--temp-dir=")]
     assert Path(temporary).is_dir()
     output = _end(process)
