@@ -52,6 +52,7 @@ def final_rows(rows: Sequence[Mapping[str, Any]], seconds: float) -> list[tuple[
         ("reward, first → last step", _pair(first, last, "reward_mean", ".3f")),
         ("Discover, first → last step", _pair(first, last, "discover", ".1f")),
         ("groups informative / uninformative / failed", _groups(rows)),
+        *_by_length(rows),
         ("tokens trained / generated", _tokens(rows)),
         ("largest mismatch KL", _number(_largest(rows, "mismatch_kl"), ".1e")),
         ("failures", _failures(last["failures"])),
@@ -86,6 +87,12 @@ def _tokens(rows: Sequence[Mapping[str, Any]]) -> str:
 def _groups(rows: Sequence[Mapping[str, Any]]) -> str:
     kinds = ("groups_informative", "groups_uninformative", "groups_failed")
     return " / ".join(str(_sum(rows, kind)) for kind in kinds)
+
+
+def _by_length(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Say how many groups taught brevity alone, where there are any."""
+    count = _sum(rows, "groups_informative_by_length_only")
+    return [("of the informative, by length alone", str(count))] if count else []
 
 
 def _largest(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:

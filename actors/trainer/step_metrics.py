@@ -10,6 +10,7 @@ from actors.trainer.gate import Cut
 from actors.trainer.publish import Published
 from rl.episode.records import Episode
 from rl.grpo.batch import TrainingBatch
+from rl.grpo.batch_diagnostics import add_failed
 
 _OWN_COLUMNS = {"mismatch_kl", "mismatch_kl_current", "loss"}
 
@@ -30,17 +31,13 @@ def step_row(
 ) -> dict[str, Any]:
     """Return the row; what could not be measured is ``None``, never 0.
 
-    ``failed`` are the episodes that failed since the last row: they are counted, their tokens and
-    counters too, and they are in no mean. ``kv_age`` is how many steps old the oldest adapter is
-    whose cached blocks can be read. ``seconds["checkpoint"]`` is that of the checkpoint before this
-    step: a step's own comes after its row. Without ``report`` no group was informative: the batch
-    was skipped and the policy is unchanged.
+    ``failed`` are the episodes that failed since the last row: they are counted, their groups,
+    tokens and counters too, and they are in no mean. ``kv_age`` is how many steps old the oldest
+    adapter is whose cached blocks can be read. ``seconds["checkpoint"]`` is that of the checkpoint
+    before this step: a step's own comes after its row. Without ``report`` no group was informative:
+    the batch was skipped and the policy is unchanged.
     """
-    diagnostics = asdict(batch.diagnostics)
-    diagnostics["episodes_failed"] = len(failed)
-    diagnostics["generated_tokens"] += sum(
-        len(span.ids) for episode in failed for span in episode.tokens.sampled()
-    )
+    diagnostics = asdict(add_failed(batch.diagnostics, failed))
     played = (*cut.episodes, *failed)
     metrics = dict(report.metrics) if report else {}
     return {

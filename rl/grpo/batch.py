@@ -9,7 +9,13 @@ from rl.episode.records import Candidate, Episode, Group
 from rl.episode.samples import flat_sample
 from rl.episode.tokens import TokenTree
 from rl.grpo.advantages import GroupStatus
-from rl.grpo.batch_diagnostics import BatchDiagnostics, ScoredGroup, diagnose
+from rl.grpo.batch_diagnostics import (
+    BatchDiagnostics,
+    ScoredGroup,
+    add_failed,
+    diagnose,
+    sampled_tokens,
+)
 from rl.grpo.calibration import constrained_advantages
 
 
@@ -56,11 +62,13 @@ def build_training_batch(episodes: Sequence[Episode], config: GrpoConfig) -> Tra
     ``Candidate.reward`` is the quality q before calibration; the calibration of ``config`` is
     applied here and nowhere else. Candidates without a reward, with a reward that is not finite
     or without tokens leave their group's statistics. Groups without weight (all equal, too small,
-    skipped) give no sample and are counted, and so are failed episodes. Raises ``ValueError``
-    when an episode occurs twice.
+    skipped) give no sample and are counted. Of failed episodes nothing is trained: they, their
+    groups and their tokens are counted. Raises ``ValueError`` when an episode occurs twice.
     """
     ordered = sorted(episodes, key=lambda episode: episode.id.order)
     seen: set[str] = set()
+    played: list[Episode] = []
+    failed: list[Episode] = []
     scored: list[ScoredGroup] = []
     samples: list[TrainingSample] = []
     for episode in ordered:
@@ -68,17 +76,18 @@ def build_training_batch(episodes: Sequence[Episode], config: GrpoConfig) -> Tra
             raise ValueError(f"episode {episode.id} occurs twice in one batch")
         seen.add(str(episode.id))
         if episode.end.is_failure:
+            failed.append(episode)
             continue
+        played.append(episode)
         for group in episode.groups:
             scored.append(_score(group, episode.tokens, config))
             samples.extend(_samples(episode, scored[-1]))
     diagnostics = diagnose(
         scored,
-        episodes_failed=sum(episode.end.is_failure for episode in ordered),
-        generated_tokens=sum(_generated_tokens(episode) for episode in ordered),
+        generated_tokens=sampled_tokens(played),
         trained_tokens=sum(sample.trained_tokens for sample in samples),
     )
-    return TrainingBatch(tuple(samples), diagnostics)
+    return TrainingBatch(tuple(samples), add_failed(diagnostics, failed))
 
 
 def _score(group: Group, tree: TokenTree, config: GrpoConfig) -> ScoredGroup:
@@ -118,7 +127,3 @@ def _samples(episode: Episode, scored: ScoredGroup) -> Iterator[TrainingSample]:
             candidate=index,
             version=flat.version,
         )
-
-
-def _generated_tokens(episode: Episode) -> int:
-    return sum(len(span.ids) for span in episode.tokens.sampled())

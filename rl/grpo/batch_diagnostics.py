@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rl.episode.records import Candidate, Group
+from rl.episode.records import Candidate, Episode, Group
 from rl.grpo.advantages import GroupStatus
 from rl.grpo.calibration import ConstrainedGroup
+
+_LENGTH_PENALTY = "length_penalty"  # its name among a candidate's reward parts
 
 
 @dataclass(frozen=True)
@@ -22,14 +24,21 @@ class ScoredGroup:
 class BatchDiagnostics:
     """Counts and means of one batch; a mean over nothing is ``None``.
 
-    ``groups_failed`` are groups with too few scored candidates. ``reward_mean`` and
-    ``reward_parts`` are means over usable candidates, before calibration; a part is averaged over
-    the candidates that have it. ``mean_shift`` is the calibration's mean Δ over mixed groups.
-    ``generated_tokens`` counts every sampled token, of failed episodes too.
+    Every group is in exactly one of ``groups_informative``, ``groups_uninformative``,
+    ``groups_failed`` and ``groups_all_violating_skipped``. Failed are the groups with fewer usable
+    candidates than ``grpo.min_group_size`` (none at all included) and all groups of failed
+    episodes, scored or not. ``groups_informative_by_length_only`` are those informative groups
+    whose usable candidates differ in no reward part but the length penalty.
+
+    ``reward_mean`` and ``reward_parts`` are means over usable candidates, before calibration; a
+    part is averaged over the candidates that have it. ``mean_shift`` is the calibration's mean Δ
+    over mixed groups. ``generated_tokens`` counts every sampled token. Failed episodes enter
+    ``episodes_failed``, ``groups_failed`` and ``generated_tokens``, and no other field.
     """
 
     episodes_failed: int
     groups_informative: int
+    groups_informative_by_length_only: int
     groups_uninformative: int
     groups_failed: int
     groups_all_violating_skipped: int
@@ -52,11 +61,10 @@ class BatchDiagnostics:
 def diagnose(
     groups: Sequence[ScoredGroup],
     *,
-    episodes_failed: int,
     generated_tokens: int,
     trained_tokens: int,
 ) -> BatchDiagnostics:
-    """Count and average over ``groups``, those of failed episodes left out."""
+    """Count and average over ``groups`` of episodes that did not fail."""
     statuses = [scored.scores.outcome.status for scored in groups]
     candidates = [candidate for scored in groups for candidate in scored.group.candidates]
     usable = [
@@ -67,8 +75,9 @@ def diagnose(
     ]
     rewards = [scored.scores.rewards for scored in groups]
     return BatchDiagnostics(
-        episodes_failed=episodes_failed,
+        episodes_failed=0,
         groups_informative=statuses.count(GroupStatus.INFORMATIVE),
+        groups_informative_by_length_only=sum(_differs_by_length_only(s) for s in groups),
         groups_uninformative=statuses.count(GroupStatus.UNINFORMATIVE),
         groups_failed=statuses.count(GroupStatus.TOO_SMALL),
         groups_all_violating_skipped=statuses.count(GroupStatus.ALL_VIOLATING_SKIPPED),
@@ -89,6 +98,31 @@ def diagnose(
         generated_tokens=generated_tokens,
         trained_tokens=trained_tokens,
     )
+
+
+def add_failed(diagnostics: BatchDiagnostics, failed: Sequence[Episode]) -> BatchDiagnostics:
+    """Return ``diagnostics`` with failed episodes, their groups and their tokens counted, too."""
+    return replace(
+        diagnostics,
+        episodes_failed=diagnostics.episodes_failed + len(failed),
+        groups_failed=diagnostics.groups_failed + sum(len(episode.groups) for episode in failed),
+        generated_tokens=diagnostics.generated_tokens + sampled_tokens(failed),
+    )
+
+
+def sampled_tokens(episodes: Sequence[Episode]) -> int:
+    """Return how many tokens the trained seat sampled, in committed replies and in others."""
+    return sum(len(span.ids) for episode in episodes for span in episode.tokens.sampled())
+
+
+def _differs_by_length_only(scored: ScoredGroup) -> bool:
+    """Whether an informative group's signal is the length penalty and nothing else."""
+    if scored.scores.outcome.status is not GroupStatus.INFORMATIVE or scored.scores.rewards.mixed:
+        return False
+    pairs = zip(scored.group.candidates, scored.usable, strict=True)
+    parts = [dict(candidate.reward_parts) for candidate, ok in pairs if ok]
+    penalties = {part.pop(_LENGTH_PENALTY, None) for part in parts}
+    return len(penalties) > 1 and all(part == parts[0] for part in parts)
 
 
 def _mean(values: Iterable[float]) -> float | None:

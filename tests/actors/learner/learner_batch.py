@@ -44,5 +44,5 @@ def sampled_by_another(
 
 def batch_of(samples: Sequence[TrainingSample]) -> TrainingBatch:
     """A batch of ``samples`` as they are."""
-    nothing = diagnose([], episodes_failed=0, generated_tokens=0, trained_tokens=0)
+    nothing = diagnose([], generated_tokens=0, trained_tokens=0)
     return TrainingBatch(tuple(samples), nothing)

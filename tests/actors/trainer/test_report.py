@@ -14,6 +14,7 @@ def row(step, **changes):
         "discover": 42.0,
         "loss": -0.01234,
         "groups_informative": 3,
+        "groups_informative_by_length_only": 0,
         "groups_uninformative": 2,
         "groups_failed": 1,
         "mismatch_kl": 1.26e-7,
@@ -78,6 +79,15 @@ def test_the_summary_by_hand():
         ("failures", "deadline 1"),  # counted since the start, so the last row has them all
         ("seconds", "61"),
     ]
+
+
+def test_groups_that_only_length_told_apart_are_named_where_there_are_any():
+    rows = [row(1, groups_informative_by_length_only=2), row(2), row(3)]
+    rows[2]["groups_informative_by_length_only"] = 1
+    made = final_rows(rows, 1.0)
+    place = [label for label, _ in made].index("groups informative / uninformative / failed")
+    assert made[place + 1] == ("of the informative, by length alone", "3")
+    assert len(made) == len(final_rows([row(1), row(2)], 1.0)) + 1
 
 
 def test_a_summary_without_a_mismatch_or_failures():

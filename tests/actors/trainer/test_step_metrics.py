@@ -94,6 +94,7 @@ def test_a_row_by_hand(tmp_path):
         "discover": 75.0,
         "satisfy": 10.0,  # of the one that has it
         "groups_informative": 1,
+        "groups_informative_by_length_only": 0,
         "groups_uninformative": 1,
         "groups_failed": 0,
         "candidates_usable": 4,
@@ -151,8 +152,10 @@ def test_the_names_that_readers_look_for_are_there():
         "reward_parts",
         "discover",
         "groups_informative",
+        "groups_informative_by_length_only",
         "groups_uninformative",
         "groups_failed",
+        "episodes_failed",
         "generated_tokens",
         "trained_tokens",
         "staleness",
@@ -186,6 +189,7 @@ def test_failed_episodes_are_counted_and_in_no_mean():
     fine = episode(8, [(1.0, 0.0), (2.0, 0.0)], metrics={"discover": 10.0}, counters={"a": 2})
     made = row([fine], failed=[lost])
     assert (made["episodes_failed"], made["generated_tokens"], made["trained_tokens"]) == (1, 8, 4)
+    assert (made["groups_informative"], made["groups_failed"]) == (1, 1)
     assert (made["reward_mean"], made["discover"], made["candidates_unusable"]) == (1.5, 10.0, 0)
     assert made["episode_ends"] == {"turn_limit": 1, "deadline": 1}
     assert made["counters"] == {"a": 3}

@@ -7,7 +7,8 @@ from rl.config.schema import GrpoConfig
 from rl.episode.outcome import EpisodeEnd, FinishReason
 from rl.episode.records import Candidate, Episode, EpisodeId, Group
 from rl.episode.tokens import TokenTreeBuilder
-from rl.grpo.batch import build_training_batch
+from rl.grpo.batch import TrainingBatch, build_training_batch
+from rl.grpo.batch_diagnostics import add_failed
 
 
 def episode(order, groups, *, end=EpisodeEnd.TURN_LIMIT, task=None):
@@ -114,9 +115,80 @@ def test_failed_episodes_are_counted_and_not_trained():
     failed = episode(1, [plain(0, 1)], end=EpisodeEnd.ROLLOUT_FAILED)
     batch = build_training_batch([episode(0, [plain(0, 1)]), failed], GrpoConfig())
     assert {s.episode for s in batch.samples} == {"0:task0"}
-    assert batch.diagnostics.episodes_failed == 1
-    assert batch.diagnostics.groups_informative == 1
-    assert batch.diagnostics.generated_tokens == 8
+    diagnostics = batch.diagnostics
+    assert diagnostics.episodes_failed == 1
+    assert (diagnostics.groups_informative, diagnostics.groups_failed) == (1, 1)
+    assert diagnostics.generated_tokens == 8
+    assert (diagnostics.candidates_usable, diagnostics.reward_mean) == (2, 0.5)
+
+
+def test_every_group_is_counted_once_those_of_failed_episodes_and_unscored_ones_as_failed():
+    played = episode(0, [plain(0, 1), plain(1, 1), plain(None, None), plain(2, None)])
+    judge_failed = episode(1, [plain(0, 1), plain(None, None)], end=EpisodeEnd.JUDGE_FAILED)
+    stale = episode(2, [plain(0, 1, 2)], end=EpisodeEnd.STALE)
+    trained = build_training_batch([played], GrpoConfig())
+    counted = add_failed(trained.diagnostics, [judge_failed, stale])
+    assert counted.groups_informative == 1
+    assert counted.groups_uninformative == 1
+    assert counted.groups_failed == 2 + 2 + 1
+    assert counted.episodes_failed == 2
+    assert counted.generated_tokens == 16 + 8 + 6
+    together = build_training_batch([judge_failed, played, stale], GrpoConfig())
+    assert together == TrainingBatch(trained.samples, counted)
+
+
+def parts_group(*parts, unscored=0):
+    """A group whose candidates have the given reward parts, and some without any."""
+    made = episode(0, [plain(*(sum(p.values()) for p in parts), *[None] * unscored)])
+    group = made.groups[0]
+    named = [replace(c, reward_parts=p) for c, p in zip(group.candidates, parts, strict=False)]
+    candidates = (*named, *group.candidates[len(parts) :])
+    return replace(made, groups=(replace(group, candidates=candidates),))
+
+
+@pytest.mark.parametrize(
+    ("discoveries", "penalties", "informative", "by_length"),
+    [
+        ((1.0, 1.0), (0.0, -0.25), 1, 1),
+        ((0.0, 0.0, 0.0), (0.0, 0.0, -0.5), 1, 1),
+        ((1.0, 0.0), (0.0, -0.25), 1, 0),
+        ((1.0, 0.0), (0.0, 0.0), 1, 0),
+        ((0.0, 1.0, 1.0), (-0.5, -0.25, 0.0), 1, 0),
+        ((1.0, 1.0), (-0.25, -0.25), 0, 0),
+        ((1.0, 0.5), (-0.5, 0.0), 0, 0),  # the parts differ and the rewards do not
+    ],
+)
+def test_groups_that_differ_by_the_length_penalty_alone(
+    discoveries, penalties, informative, by_length
+):
+    parts = [
+        {"discovery": discovery, "length_penalty": penalty}
+        for discovery, penalty in zip(discoveries, penalties, strict=True)
+    ]
+    for unscored in (0, 2):  # a candidate without a reward says nothing
+        batch = build_training_batch([parts_group(*parts, unscored=unscored)], GrpoConfig())
+        assert batch.diagnostics.groups_informative == informative
+        assert batch.diagnostics.groups_informative_by_length_only == by_length
+
+
+def test_rewards_without_a_length_penalty_differ_by_something_else():
+    for parts in ([{"quality": 1.0}, {"quality": 2.0}], [{"quality": 1.0}, {}]):
+        batch = build_training_batch([parts_group(*parts)], GrpoConfig())
+        assert batch.diagnostics.groups_informative == 1
+        assert batch.diagnostics.groups_informative_by_length_only == 0
+    unnamed = build_training_batch([episode(0, [plain(0, 1)])], GrpoConfig())
+    assert unnamed.diagnostics.groups_informative_by_length_only == 0
+
+
+def test_a_constraint_that_splits_a_group_tells_it_apart_too():
+    made = parts_group({"length_penalty": 0.0}, {"length_penalty": -0.25})
+    group = made.groups[0]
+    for compliant, by_length in (((True, False), 0), ((True, True), 1)):
+        marked = [replace(c, compliant=b) for c, b in zip(group.candidates, compliant, strict=True)]
+        one = replace(made, groups=(replace(group, candidates=tuple(marked)),))
+        diagnostics = build_training_batch([one], GrpoConfig(calibration="calibrated")).diagnostics
+        assert diagnostics.groups_informative == 1
+        assert diagnostics.groups_informative_by_length_only == by_length
 
 
 def test_calibration_is_applied_and_diagnosed():
