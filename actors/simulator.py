@@ -33,8 +33,9 @@ class SimulatorOptions:
 class SimulatorWorker:
     """Holds the intent-tree state of the dialogues that run on it.
 
-    Invariant: an episode is returned whole, or as a named failure with nothing to train on; its
-    random draws depend on its id only, so that playing it again gives the same dialogue.
+    Invariant: an episode is returned whole, or as a named failure with what was played of it and
+    nothing to train on; its random draws depend on its id only, so that playing it again gives the
+    same dialogue.
 
     When it dies, its episodes die with it; Ray restarts it and the trainer issues them again.
     """
@@ -57,8 +58,17 @@ class SimulatorWorker:
         return True
 
     async def run_episode(self, episode: EpisodeId) -> Episode:
-        """Play one episode; its failures come back as its end, not as exceptions."""
-        task = self._tasks[episode.task]
+        """Play one episode; its failures come back as its end, not as exceptions.
+
+        The deadline counts from when a slot is free. Raises ``ValueError`` for a task that this
+        simulator does not have.
+        """
+        task = self._tasks.get(episode.task)
+        if task is None:
+            raise ValueError(
+                f"episode {episode}: there is no task {episode.task!r}; allowed: one of the "
+                f"{len(self._tasks)} tasks that the simulator was started with"
+            )
         async with self._slots:
             dialogue = DiscoveryDialogue(
                 task, episode, self._options.rules, self._chat, self._sampler, self._judge
@@ -66,12 +76,12 @@ class SimulatorWorker:
             try:
                 return await asyncio.wait_for(dialogue.run(), self._options.episode_deadline_s)
             except TimeoutError:
-                detail = f"not finished within {self._options.episode_deadline_s} s"
-                return failed_episode(episode, task.domain, EpisodeEnd.DEADLINE, detail)
+                detail = f"not finished within {self._options.episode_deadline_s:g} s"
+                return dialogue.stop(EpisodeEnd.DEADLINE, detail)
             except SamplingError as error:
-                return failed_episode(episode, task.domain, EpisodeEnd.ROLLOUT_FAILED, str(error))
+                return dialogue.stop(EpisodeEnd.ROLLOUT_FAILED, str(error))
 
 
 def failed_episode(episode: EpisodeId, domain: str, end: EpisodeEnd, detail: str) -> Episode:
-    """Return the record of an episode that gave nothing to train on."""
+    """Return the record of an episode of which nothing came back: its simulator died or raised."""
     return Episode(episode, SEAT, domain, end, TokenTree(), detail=detail)

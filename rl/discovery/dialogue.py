@@ -17,7 +17,7 @@ from rl.discovery.tree import TreeState, initial_state
 from rl.discovery.user_seat import UserSeat
 from rl.discovery.user_turn import closest_option, user_intent_context
 from rl.episode.outcome import EpisodeEnd, FinishReason
-from rl.episode.records import Candidate, Episode, EpisodeId, Group, Turn
+from rl.episode.records import Candidate, Episode, EpisodeId, Group, Turn, as_failed
 from rl.judging.interface import Abstention, Judgement, JudgeRequest, NodeQuestion, Verdict
 from rl.sampling import Completion, Sampler, SampleRequest
 from rl.seeding import derive_seed, derived_random
@@ -39,6 +39,9 @@ class DiscoveryDialogue:
     The candidates of a turn share state, thresholds and history, so their rewards differ by what
     they say. A candidate whose judge abstains has no reward and is not committed. The last turn
     is always the assistant's: a user turn that leaves no room for a reply is not said.
+
+    What was sampled is on record before anything else is waited for, so that an episode that is
+    stopped or fails loses none of it.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class DiscoveryDialogue:
         self._counters: Counter[str] = Counter()
 
     async def run(self) -> Episode:
-        """Play the episode; raise what the sampler raises."""
+        """Play the episode; raise what the sampler raises (then :meth:`stop` has the record)."""
         self._view.open(self._rules.system_prompt or None, self._task.opening)
         self._say("user", self._task.opening)
         for turn in range(self._rules.assistant_turns):
@@ -86,6 +89,14 @@ class DiscoveryDialogue:
             if not last and not await self._user_turn(turn, before, committed):
                 return self._finish(EpisodeEnd.CONTEXT_FULL)
         return self._finish(EpisodeEnd.TURN_LIMIT)
+
+    def stop(self, end: EpisodeEnd, detail: str) -> Episode:
+        """Return the episode as a failure, with all that was played until now.
+
+        A group whose verdicts did not come in time has candidates without reward and verdict.
+        Raises ``ValueError`` when ``end`` is no failure.
+        """
+        return as_failed(self._finish(end), end, detail)
 
     async def _assistant_turn(self, turn: int, prefix: tuple[int, ...]) -> Judgement | None:
         """Sample, judge and commit; return the committed reply's judgement, if any."""
@@ -104,17 +115,17 @@ class DiscoveryDialogue:
         )
         if result.version is None:
             raise ValueError("the trained seat was sampled without an adapter version")
-        texts = [self._chat.decode_turn(c.ids) for c in result.completions]
-        verdicts = await self._judge.judge([self._question(text) for text in texts])
+        sampled = tuple(self._sampled(c, result.version) for c in result.completions)
+        group = Group(f"{self._episode}/{turn}", turn, sampled, None)
+        self._groups.append(group)
+        verdicts = await self._judge.judge([self._question(c.text) for c in sampled])
         outcomes = [self._outcome(verdict) for verdict in verdicts]
         candidates = tuple(
-            self._candidate(completion, text, verdict, outcome, result.version)
-            for completion, text, verdict, outcome in zip(
-                result.completions, texts, verdicts, outcomes, strict=True
-            )
+            self._scored(candidate, verdict, outcome)
+            for candidate, verdict, outcome in zip(sampled, verdicts, outcomes, strict=True)
         )
         index = self._choose(turn, candidates)
-        self._groups.append(Group(f"{self._episode}/{turn}", turn, candidates, index))
+        self._groups[-1] = replace(group, candidates=candidates, committed=index)
         if index is None:
             return None
         chosen, outcome, verdict = candidates[index], outcomes[index], verdicts[index]
@@ -171,27 +182,24 @@ class DiscoveryDialogue:
             self._task.tree, self._state, verdict, self._thresholds, self._rules.kernel
         )
 
-    def _candidate(
-        self,
-        completion: Completion,
-        text: str,
-        verdict: Verdict,
-        outcome: TransitionResult | None,
-        version: str,
-    ) -> Candidate:
+    def _sampled(self, completion: Completion, version: str) -> Candidate:
         span = self._view.add_candidate(completion.ids, completion.logprobs, version)
         self._counters[f"finish_{completion.finish}"] += 1
-        candidate = Candidate(
-            span, text, len(completion.ids), completion.finish, version, verdict=verdict
-        )
+        text = self._chat.decode_turn(completion.ids)
+        return Candidate(span, text, len(completion.ids), completion.finish, version)
+
+    def _scored(
+        self, candidate: Candidate, verdict: Verdict, outcome: TransitionResult | None
+    ) -> Candidate:
         if outcome is None:
-            return candidate
+            return replace(candidate, verdict=verdict)
         parts = turn_reward(
-            self._task.tree, self._state, outcome.state, len(completion.ids), self._rules.reward
+            self._task.tree, self._state, outcome.state, candidate.tokens, self._rules.reward
         )
-        self._rewards[span] = parts.total
+        self._rewards[candidate.span] = parts.total
         return replace(
             candidate,
+            verdict=verdict,
             reward=parts.total,
             reward_parts={"discovery": parts.discovery, "length_penalty": parts.length_penalty},
         )

@@ -27,7 +27,7 @@ class EpisodeEnd(StrEnum):
 
     @property
     def is_failure(self) -> bool:
-        """Whether the episode produced nothing to train on."""
+        """Whether nothing of the episode is trained; what was played of it stays on record."""
         return self not in (
             EpisodeEnd.TURN_LIMIT,
             EpisodeEnd.ALL_SATISFIED,

@@ -36,7 +36,8 @@ class Candidate:
 class Group:
     """K candidates of one state, and the index of the one that the dialogue went on with.
 
-    ``committed`` is ``None`` when no candidate could be scored, and the dialogue ended here.
+    ``committed`` is ``None`` when no candidate could be scored, or none was before the dialogue was
+    stopped; either way it ended here.
     """
 
     id: str
@@ -76,7 +77,10 @@ class EpisodeId:
 
 @dataclass(frozen=True)
 class Episode:
-    """One finished dialogue with its groups: delivered whole or not at all."""
+    """One finished dialogue with its groups: delivered whole or as a failure (``end`` says so).
+
+    A failed one holds what was played of it, for the record; nothing of it is trained.
+    """
 
     id: EpisodeId
     seat: str
@@ -96,7 +100,10 @@ class Episode:
 
 
 def as_failed(episode: Episode, end: EpisodeEnd, detail: str) -> Episode:
-    """Return ``episode`` as a failure: all that was played stays, and none of it is trained."""
+    """Return ``episode`` as a failure: all that was played stays, and none of it is trained.
+
+    Raises ``ValueError`` when ``end`` is no failure.
+    """
     if not end.is_failure:
         raise ValueError(f"{end} is no failure")
     return replace(episode, end=end, detail=detail)

@@ -14,6 +14,7 @@ from rl.discovery.dialogue import DiscoveryDialogue
 from rl.discovery.kernel import draw_thresholds, transition
 from rl.discovery.reward import RewardRules
 from rl.discovery.tree import initial_state
+from rl.episode.jsonl import append_episode, read_episodes
 from rl.episode.outcome import EpisodeEnd, FinishReason
 from rl.episode.samples import flat_samples
 from rl.grpo.batch import build_training_batch
@@ -376,3 +377,94 @@ def test_what_the_sampler_raises_goes_through(chat):
 
     with pytest.raises(SamplingError, match="no worker is alive"):
         play(chat, Broken())
+
+
+def dialogue_of(sampler, chat, judge, **changes):
+    return DiscoveryDialogue(TASK, EPISODE, rules(**changes), chat, sampler, judge)
+
+
+class FailingSampler(ScriptedSampler):
+    """Fails when the scripted groups are used up."""
+
+    async def sample(self, request):
+        if not self.groups and request.seat == "assistant":
+            raise SamplingError("no worker is alive")
+        return await super().sample(request)
+
+
+def test_a_dialogue_that_fails_keeps_what_was_played(chat, tmp_path):
+    dialogue = dialogue_of(
+        FailingSampler(chat, [["hello", "ask 1.1", "near 2"]]), chat, WordJudge()
+    )
+    with pytest.raises(SamplingError):
+        asyncio.run(dialogue.run())
+    stopped = dialogue.stop(EpisodeEnd.ROLLOUT_FAILED, "no worker is alive")
+    assert (stopped.end, stopped.detail) == (EpisodeEnd.ROLLOUT_FAILED, "no worker is alive")
+    sampler = ScriptedSampler(chat, [["hello", "ask 1.1", "near 2"], ["hm"] * 3])
+    whole = play(chat, sampler, assistant_turns=2)
+    assert stopped.groups == whole.groups[:1]
+    assert stopped.turns == whole.turns[:3]  # the user had spoken again
+    assert stopped.counters == {"finish_stop": 3}
+    assert stopped.metrics == {"discover": 50.0, "satisfy": 0.0, "assistant_turns": 1.0}
+    assert [s.ids for s in stopped.tokens.sampled()] == [
+        s.ids for s in list(whole.tokens.sampled())[:3]
+    ]
+    batch = build_training_batch([stopped], GrpoConfig())
+    assert batch.samples == ()
+    assert batch.diagnostics.generated_tokens == sum(c.tokens for c in stopped.groups[0].candidates)
+    append_episode(tmp_path / "episodes.jsonl", stopped)
+    assert list(read_episodes(tmp_path / "episodes.jsonl")) == [stopped]
+
+
+def test_candidates_whose_judge_never_answered_are_on_record_without_a_reward(chat, tmp_path):
+    class SilentJudge(WordJudge):
+        """Answers the first group and no other."""
+
+        async def judge(self, requests):
+            if self.batches:
+                waiting.set()
+                await asyncio.sleep(60)
+            return await super().judge(requests)
+
+    sampler = ScriptedSampler(chat, [["ask 1.1", "hm", "hm"], [chat.encode("ask 2"), "hm", "hm"]])
+    dialogue = dialogue_of(sampler, chat, SilentJudge())
+
+    waiting = asyncio.Event()
+
+    async def cut_off():
+        running = asyncio.create_task(dialogue.run())
+        await asyncio.wait_for(waiting.wait(), 20)
+        running.cancel()
+        await asyncio.wait([running])
+
+    asyncio.run(cut_off())
+    stopped = dialogue.stop(EpisodeEnd.DEADLINE, "not finished in time")
+    judged, unjudged = stopped.groups
+    assert judged.committed == 0
+    assert (unjudged.id, unjudged.turn, unjudged.committed) == ("0:poem/1", 1, None)
+    assert [c.text for c in unjudged.candidates] == ["ask 2", "hm", "hm"]
+    assert {(c.reward, c.verdict, c.usable) for c in unjudged.candidates} == {(None, None, False)}
+    assert stopped.counters == {"finish_stop": 5, "finish_length": 1}
+    assert len(list(stopped.tokens.sampled())) == 6
+    for group in stopped.groups:
+        for candidate in group.candidates:
+            assert stopped.tokens.spans[candidate.span].reward == candidate.reward
+    assert stopped.versions == (VERSION,)
+    append_episode(tmp_path / "episodes.jsonl", stopped)
+    assert list(read_episodes(tmp_path / "episodes.jsonl")) == [stopped]
+
+
+def test_a_dialogue_can_be_stopped_before_its_first_turn_but_not_as_a_success(chat):
+    dialogue = dialogue_of(ScriptedSampler(chat, []), chat, WordJudge())
+    stopped = dialogue.stop(EpisodeEnd.DEADLINE, "never begun")
+    assert (stopped.groups, stopped.turns, stopped.tokens.spans) == ((), (), ())
+    with pytest.raises(ValueError, match="turn_limit is no failure"):
+        dialogue.stop(EpisodeEnd.TURN_LIMIT, "")
+
+
+def test_a_group_that_only_length_tells_apart_is_known_as_one(chat):
+    sampler = ScriptedSampler(chat, [["ask 2", "ask 2 and then some more words", "ask 2"]])
+    reward = RewardRules(length_penalty=0.1, free_tokens=4)
+    episode = play(chat, sampler, assistant_turns=1, reward=reward)
+    diagnostics = build_training_batch([episode], GrpoConfig()).diagnostics
+    assert diagnostics.groups_informative_by_length_only == diagnostics.groups_informative == 1
