@@ -1,6 +1,7 @@
 """The judge actor and its client: batches, order, cache, deadline, deaths."""
 
 import asyncio
+import os
 import sys
 import threading
 import time
@@ -14,8 +15,10 @@ from rl.config.schema import JudgeConfig
 from rl.judging.interface import (
     AbstainReason,
     Abstention,
+    Engagement,
     Judgement,
     JudgeRequest,
+    NodeQuestion,
     ReplyKind,
 )
 
@@ -158,18 +161,33 @@ def test_the_configured_backend_is_made(monkeypatch):
 
 
 class FakeWorker:
-    """Stands for an actor handle: answers after ``seconds``, or fails."""
+    """Stands for an actor handle: answers after ``seconds``, or fails, the first times or always.
 
-    def __init__(self, seconds=0.0, error=None):
-        self.seconds, self.error, self.calls = seconds, error, []
+    ``calls`` holds when it was asked.
+    """
+
+    def __init__(self, seconds=0.0, error=None, failures=10**9):
+        self.seconds, self.error, self.failures, self.calls = seconds, error, failures, []
         self.judge = self
 
     async def remote(self, asked):
-        self.calls.append(asked)
+        self.calls.append(time.monotonic())
         await asyncio.sleep(self.seconds)
-        if self.error is not None:
+        if self.error is not None and len(self.calls) <= self.failures:
             raise self.error
         return [verdict(one.reply) for one in asked]
+
+
+def unavailable():
+    from ray.exceptions import ActorUnavailableError
+
+    return ActorUnavailableError("it is being restarted", b"x" * 16)
+
+
+def died():
+    from ray.exceptions import ActorDiedError
+
+    return ActorDiedError()
 
 
 def ask(client, *replies):
@@ -197,20 +215,86 @@ def test_pitfall_20_a_slow_judge_costs_one_deadline_and_abstains():
 
 
 def test_the_deadline_covers_all_attempts():
-    from ray.exceptions import RayActorError
-
-    workers = [FakeWorker(seconds=0.2, error=RayActorError()) for _ in range(8)]
+    workers = [FakeWorker(seconds=0.2, error=unavailable()) for _ in range(8)]
     start = time.monotonic()
     answer = ask(RemoteJudge(workers, 0.5), "a")
     assert answer[0].reason is AbstainReason.DEADLINE
     assert time.monotonic() - start < 1.2
+    assert answer[0].detail.startswith("no verdict within 0.5 s; the last failure: ")
+    assert "it is being restarted" in answer[0].detail
 
 
-def test_every_worker_is_asked_before_giving_up():
-    from ray.exceptions import RayActorError
-
-    workers = [FakeWorker(error=RayActorError()) for _ in range(3)] + [FakeWorker()]
+def test_every_worker_is_asked_before_any_is_waited_for():
+    workers = [FakeWorker(error=unavailable()) for _ in range(3)] + [FakeWorker()]
+    start = time.monotonic()
     assert ask(RemoteJudge(workers, 5.0), "a") == [verdict("a")]
+    assert time.monotonic() - start < 0.4
+    assert [len(one.calls) for one in workers] == [1, 1, 1, 1]
+
+
+def test_the_only_worker_is_asked_again_after_growing_pauses(monkeypatch):
+    monkeypatch.setattr(judge_module, "_FIRST_PAUSE_S", 0.1)
+    only = FakeWorker(error=unavailable(), failures=3)
+    assert ask(RemoteJudge([only], 20.0), "a", "b") == [verdict("a"), verdict("b")]
+    pauses = [later - sooner for sooner, later in zip(only.calls, only.calls[1:], strict=False)]
+    assert len(pauses) == 3
+    for pause, least in zip(pauses, (0.1, 0.2, 0.4), strict=True):
+        assert pause >= least - 0.01
+
+
+def test_pauses_grow_to_a_limit(monkeypatch):
+    slept = []
+
+    async def sleep(seconds):
+        if seconds:  # not the double's own
+            slept.append(seconds)
+
+    monkeypatch.setattr(judge_module.asyncio, "sleep", sleep)
+    assert ask(RemoteJudge([FakeWorker(error=unavailable(), failures=6)], 60.0), "a")
+    assert slept == [0.5, 1.0, 2.0, 4.0, 4.0, 4.0]
+
+
+def test_a_worker_that_is_dead_for_good_is_not_asked_again():
+    workers = [FakeWorker(error=died()), FakeWorker()]
+    client = RemoteJudge(workers, 5.0)
+    for reply in "abcd":
+        assert ask(client, reply) == [verdict(reply)]
+    assert [len(one.calls) for one in workers] == [1, 4]
+
+
+def test_pitfall_20_without_a_worker_all_abstain_at_once():
+    workers = [FakeWorker(error=died()), FakeWorker(error=died())]
+    client = RemoteJudge(workers, 30.0)
+    start = time.monotonic()
+    for _ in range(3):
+        answer = ask(client, "a", "b")
+        assert answer == [Abstention("judge", AbstainReason.BACKEND_ERROR)] * 2
+        assert "died" in answer[0].detail
+    assert time.monotonic() - start < 0.4
+    assert [len(one.calls) for one in workers] == [1, 1]
+    (nobody,) = ask(RemoteJudge([], 30.0), "a")
+    assert nobody == Abstention("judge", AbstainReason.BACKEND_ERROR)
+    assert nobody.detail == "there is no judge"
+
+
+def test_a_death_while_another_is_restarted_leaves_the_other(monkeypatch):
+    monkeypatch.setattr(judge_module, "_FIRST_PAUSE_S", 0.05)
+    workers = [FakeWorker(error=died()), FakeWorker(error=unavailable(), failures=2)]
+    assert ask(RemoteJudge(workers, 20.0), "a") == [verdict("a")]
+    assert [len(one.calls) for one in workers] == [1, 3]
+
+
+def test_a_request_that_makes_a_judge_raise_is_asked_of_each_once():
+    from ray.exceptions import RayTaskError
+
+    fault = RayTaskError("judge", "KeyError: a fault", KeyError("a fault"))
+    workers = [FakeWorker(error=fault, failures=1), FakeWorker(error=fault, failures=1)]
+    client = RemoteJudge(workers, 30.0)
+    (answer,) = ask(client, "bad")
+    assert answer == Abstention("judge", AbstainReason.BACKEND_ERROR)
+    assert "a fault" in answer.detail
+    assert [len(one.calls) for one in workers] == [1, 1]
+    assert ask(client, "good") == [verdict("good")]  # they live
 
 
 @pytest.fixture
@@ -280,3 +364,49 @@ def test_an_actor_that_dies_over_a_request_is_not_waited_for(real_workers):
         assert time.monotonic() - start < 15
 
     asyncio.run(story())
+
+
+@pytest.fixture(params=[0, 3])
+def restarting_judge(request, local_ray):
+    """The only real judge worker, started again by Ray when it is killed; ended with the test."""
+    import ray
+
+    made = (
+        ray.remote(JudgeWorker)
+        .options(num_cpus=0, max_concurrency=1000, max_restarts=3, max_task_retries=request.param)
+        .remote(JudgeConfig(backend="cues"))
+    )
+    ray.get(made.ready.remote(), timeout=60)
+    yield made
+    ray.kill(made)
+
+
+def process_of(actor):
+    import ray
+
+    return ray.get(actor.__ray_call__.remote(lambda self: os.getpid()), timeout=60)
+
+
+@pytest.mark.stack
+def test_the_only_judge_is_killed_and_no_call_goes_without_a_verdict(restarting_judge):
+    """Asked at any moment of its restart, whether Ray repeats a call itself or lets it fail."""
+    import ray
+
+    question = NodeQuestion("1", "The poem rhymes.", "rhyme", ("rhyme",), ())
+    asked = [JudgeRequest((("user", "Write."),), "Do you want a rhyme?", (question,))]
+    expected = make_judge(JudgeConfig(backend="cues")).judge(asked)
+    assert expected[0].label("1") is Engagement.DIRECT
+    before = process_of(restarting_judge)
+
+    async def story():
+        client = RemoteJudge([restarting_judge], 60.0)
+        assert await client.judge(asked) == expected
+        ray.kill(restarting_judge, no_restart=False)
+        calls = []
+        for _ in range(25):
+            calls.append(asyncio.create_task(client.judge(asked)))
+            await asyncio.sleep(0.05)
+        assert await asyncio.gather(*calls) == [expected] * 25
+
+    asyncio.run(story())
+    assert process_of(restarting_judge) != before
