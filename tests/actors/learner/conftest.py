@@ -10,7 +10,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ def policy_samples(reference):
     policy, draw = reference(), random.Random(1)
     return tuple(
         sampled_by_another(sample, policy.logprobs(sample).tolist(), draw)
-        for sample in random_samples(9)
+        for sample in random_samples(6)
     )
 
 
@@ -96,25 +96,63 @@ def setting(tiny_dir, start_adapter_dir, policy_samples):
     return Setting(str(tiny_dir), files, policy_samples, world_size=1)
 
 
+@dataclass(frozen=True)
+class Job:
+    """Learner processes at work on their scenarios."""
+
+    processes: Sequence[subprocess.Popen[bytes]]
+    targets: Sequence[Path]
+    logs: Sequence[Path]
+    end: float
+
+    def world(self) -> World:
+        """Wait for the processes and return what they wrote."""
+        try:
+            codes = [p.wait(max(0.1, self.end - time.monotonic())) for p in self.processes]
+        except subprocess.TimeoutExpired:
+            codes = [process.poll() for process in self.processes]
+        if any(code != 0 for code in codes):
+            tails = "\n".join(log.read_text()[-3000:] for log in self.logs)
+            pytest.fail(f"learner processes ended with {codes}:\n{tails}")
+        return World([pickle.loads(target.read_bytes()) for target in self.targets])
+
+    def stop(self) -> None:
+        """End what still runs."""
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
 @pytest.fixture(scope="session")
-def alone(setting, tmp_path_factory) -> World:
+def jobs(setting, tmp_path_factory) -> Iterator[Mapping[str, Job]]:
+    """Both jobs at once: together they keep two cores busy, one after the other they do not."""
+    from learner_scenarios import one_rank, two_ranks
+
+    started = {}
+    try:
+        started["alone"] = start(one_rank(setting), 1, tmp_path_factory.mktemp("alone"))
+        both = replace(setting, world_size=2)
+        started["pair"] = start(two_ranks(both), 2, tmp_path_factory.mktemp("pair"))
+        yield started
+    finally:
+        for job in started.values():
+            job.stop()
+
+
+@pytest.fixture(scope="session")
+def alone(jobs) -> World:
     """What one learner process showed."""
-    from learner_scenarios import one_rank
-
-    return run_processes(one_rank(setting), 1, tmp_path_factory.mktemp("alone"))
+    return jobs["alone"].world()
 
 
 @pytest.fixture(scope="session")
-def pair(setting, alone, tmp_path_factory) -> World:
+def pair(jobs) -> World:
     """What two learner processes showed."""
-    from learner_scenarios import two_ranks
-
-    both = replace(setting, world_size=2, earlier=alone.ranks[0])
-    return run_processes(two_ranks(both), 2, tmp_path_factory.mktemp("pair"))
+    return jobs["pair"].world()
 
 
-def run_processes(scenarios: Sequence[Any], world_size: int, folder: Path) -> World:
-    """Run ``scenarios`` on ``world_size`` processes that join on loopback."""
+def start(scenarios: Sequence[Any], world_size: int, folder: Path) -> Job:
+    """Start ``scenarios`` on ``world_size`` processes that join on loopback."""
     from actors.learner.distributed import free_port
 
     job = folder / "job.pkl"
@@ -134,16 +172,4 @@ def run_processes(scenarios: Sequence[Any], world_size: int, folder: Path) -> Wo
                     env={**os.environ, "HF_HUB_DISABLE_PROGRESS_BARS": "1"},
                 )
             )
-    try:
-        end = time.monotonic() + DEADLINE_S
-        codes = [process.wait(max(0.1, end - time.monotonic())) for process in processes]
-    except subprocess.TimeoutExpired:
-        codes = [None] * world_size
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    if any(code != 0 for code in codes):
-        tails = "\n".join(log.read_text()[-3000:] for log in logs)
-        pytest.fail(f"learner processes ended with {codes}:\n{tails}")
-    return World([pickle.loads(target.read_bytes()) for target in targets])
+    return Job(processes, targets, logs, time.monotonic() + DEADLINE_S)

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from learner_scenarios import Result, Scenario, exact_norm
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from transformers.models.llama.modeling_llama import LlamaRMSNorm
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm
 
 from actors.learner.distributed import join
 from actors.learner.engine import LearnerEngine
@@ -38,6 +38,23 @@ class GatheredElements(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
+class LayerPasses:
+    """Counts how often decoder layers run with gradients on, recomputation included."""
+
+    def __init__(self, model):
+        self.count = 0
+        layers = [m for m in model.modules() if isinstance(m, LlamaDecoderLayer)]
+        # Not the layer itself: checkpointing wraps its call, and what is wrapped runs again.
+        self._hooks = [layer.self_attn.register_forward_hook(self._seen) for layer in layers]
+
+    def _seen(self, *_):
+        self.count += torch.is_grad_enabled()
+
+    def remove(self):
+        for hook in self._hooks:
+            hook.remove()
+
+
 class Session:
     """One scenario's engine; a method is a call."""
 
@@ -51,8 +68,11 @@ class Session:
         self.canary = self._engine.canary
 
     def train(self, samples, micro_batches, counts, first_update):
-        """Return reports of all updates, and under ZeRO 0 the gradients each step worked with."""
-        seen = []
+        """Return reports of all updates, and how often a layer ran with gradients on.
+
+        Under ZeRO 0 also the gradients that each step worked with.
+        """
+        seen, passes = [], LayerPasses(self._engine.engine.module.model)
         hook = None
         if self._stage == 0 and hasattr(self._engine.engine.optimizer, "register_step_pre_hook"):
             hook = self._engine.engine.optimizer.register_step_pre_hook(
@@ -61,7 +81,8 @@ class Session:
         reports = self._engine.train(samples, micro_batches[self._rank], counts, first_update)
         if hook is not None:
             hook.remove()
-        return {"reports": reports, "gradients": seen}
+        passes.remove()
+        return {"reports": reports, "gradients": seen, "layer_passes": passes.count}
 
     def parameters(self):
         """Return the trained parameters in the learner's own precision (not under ZeRO 3)."""

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from learner_batch import batch_of
 from learner_reference import Formula
 from learner_scenarios import ONE_UPDATE, THREE_UPDATES
 
@@ -102,13 +103,19 @@ def test_float32_logprobs_and_gradients(alone, two_batches, reference, policy_sa
         assert gap < FLOAT32, name
 
 
-def test_gradient_checkpointing_changes_nothing(alone):
+def test_gradient_checkpointing_recomputes_every_layer_and_changes_nothing(alone, setting):
     with_it, without = alone["exact"], alone["exact, no checkpointing"]
+    options = setting.options(**THREE_UPDATES)
+    [micro_batches] = LearnerGroup([None], options).partition(batch_of(setting.samples))
+    layers, updates = 2, 3
+    once = layers * updates * len(micro_batches)
+    assert without["train"]["layer_passes"] == once
+    assert with_it["train"]["layer_passes"] == 2 * once
     for ours, expected in zip(
         without["train"]["gradients"], with_it["train"]["gradients"], strict=True
     ):
         assert_close(ours, expected, 1e-14)
-    assert_close(without["parameters_after"], with_it["parameters_after"], 1e-12)
+    assert_close(without["parameters"], with_it["parameters"], 1e-12)
 
 
 def test_dropout_acts_in_training_only(alone):

@@ -20,7 +20,7 @@ def test_pitfall_17_any_cut_into_micro_batches_gives_the_same_update(alone, cut)
         ours["train"]["gradients"], expected["train"]["gradients"], strict=True
     ):
         assert largest_gap(gradients, wanted) < 1e-12
-    assert largest_gap(ours["parameters_after"], expected["parameters_after"]) < 1e-10
+    assert largest_gap(ours["parameters"], expected["parameters"]) < 1e-10
 
 
 def test_pitfall_17_two_ranks_give_the_same_update_as_one(alone, pair):
@@ -31,20 +31,22 @@ def test_pitfall_17_two_ranks_give_the_same_update_as_one(alone, pair):
             ours["train"]["gradients"], expected["train"]["gradients"], strict=True
         ):
             assert largest_gap(gradients, wanted) < 1e-12
-        assert largest_gap(ours["parameters_after"], expected["parameters_after"]) < 1e-10
+        assert largest_gap(ours["parameters"], expected["parameters"]) < 1e-10
 
 
 def test_pitfall_17_both_ranks_had_work(pair):
     """Otherwise the test above shows nothing: the ranks' shares differ and add up to the batch."""
     tokens = [[r.sums["tokens"] for r in reports] for reports in pair.reports("exact")]
     assert min(min(share) for share in tokens) > 0
-    assert [sum(update) for update in zip(*tokens, strict=True)] == [60.0] * 3
+    assert [sum(update) for update in zip(*tokens, strict=True)] == [42.0] * 3
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_pitfall_17_a_rank_without_samples_takes_part(alone, pair, stage):
     name = f"lone sample zero {stage}"
-    assert [report.sums for report in pair.ranks[1][name]["train"]["reports"]] == [{}] * 3
+    reports = pair.ranks[1][name]["train"]["reports"]
+    assert len(reports) == 3
+    assert not any(value for report in reports for value in report.sums.values())
     expected = load(alone["lone sample zero 0"]["export"].weights)
     for rank in pair.ranks:
         ours = load(rank[name]["export"].weights)

@@ -1,9 +1,7 @@
 """A learner continues from its saved state as if it had never stopped."""
 
-import json
-
 import pytest
-from learner_scenarios import STAGES
+from learner_scenarios import STAGES, STATE_OF_ONE_RANK
 
 pytestmark = pytest.mark.stack
 
@@ -41,8 +39,7 @@ def test_state_names_every_adapter_tensor(alone, stage):
 
 
 def test_state_of_another_world_size_is_refused(alone, pair):
-    saved = json.loads(alone["float32 zero 2"]["save"]["layout.json"])
-    assert saved == {"learner.world_size": 1, "learner.zero_stage": 2}
+    assert alone["float32 zero 2"]["save"].items() >= STATE_OF_ONE_RANK.items()
     for rank in pair.ranks:
         assert rank["state of one rank"]["refusal"] == (
             "ValueError: the learner's state was saved with learner.world_size=1 and cannot be "
