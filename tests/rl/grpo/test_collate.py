@@ -1,5 +1,7 @@
 """Padding by hand."""
 
+from dataclasses import replace
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,3 +58,11 @@ def test_rows_hold_their_samples_and_padding_holds_nothing(lengths, seed):
         assert tuple(batch.behaviour_logprobs[row, :length].tolist()) == made.behaviour_logprobs
         for values in (batch.ids, batch.attention_mask, batch.mask, batch.advantages):
             assert not values[row, length:].any()
+
+
+def test_rows_of_an_older_version_are_not_current():
+    old = replace(sample([1, 2, 3], [0, 1, 1], [0.0, -1.0, -1.0], 1.0), version="assistant@0.1")
+    new = replace(old, version="assistant@0.2", mask=(0, 0, 1))
+    batch = collate([old, new], torch.float32, "cpu", "assistant@0.2")
+    assert batch.current.tolist() == [[False, False, False], [False, False, True]]
+    assert collate([old, new], torch.float32, "cpu").current.equal(batch.mask)

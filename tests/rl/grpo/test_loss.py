@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rl.config.schema import GrpoConfig
 from rl.grpo.loss import LossCounts, LossOutcome, PolicyLossInput, policy_loss, token_shares
-from rl.grpo.loss_metrics import add_sums, mean_metrics
+from rl.grpo.loss_metrics import add_sums, current_mismatch_sums, mean_metrics
 
 AGGREGATIONS = ("token_mean", "sequence_mean")
 
@@ -329,3 +329,17 @@ def test_bad_input_is_named():
         policy_loss(replace(batch, mask=batch.mask[:, 1:]), counts_of(batch), GrpoConfig())
     with pytest.raises(ValueError, match="row_mean"):
         policy_loss(batch, counts_of(batch), GrpoConfig(aggregation="row_mean"))
+
+
+def test_pitfall_08_mismatch_over_current_tokens_by_hand():
+    """k3(r) = r - 1 - log r at r = 2 and 1/2; the stale token's gap counts in neither."""
+    gap = torch.tensor([[math.log(2.0), 9.0], [-math.log(2.0), 0.0]], dtype=torch.float64)
+    current = torch.tensor([[True, False], [True, False]])
+    sums = current_mismatch_sums(gap, current)
+    assert sums["current_tokens"] == 2.0
+    k3 = [2 - 1 - math.log(2.0), 0.5 - 1 + math.log(2.0)]
+    assert sums["current_mismatch_kl_sum"] == pytest.approx(sum(k3))
+    averaged = mean_metrics(sums)
+    assert averaged["mismatch_kl_current"] == pytest.approx(sum(k3) / 2)
+    nothing = current_mismatch_sums(gap, torch.zeros_like(current))
+    assert mean_metrics(nothing)["mismatch_kl_current"] is None
