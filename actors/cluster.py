@@ -13,6 +13,11 @@ from rl.config.schema import ClusterConfig
 _HTTP2_CLIENT_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 _HTTP2_SETTINGS = 4
 
+_TOKEN = (
+    "a cluster with tokens needs RAY_AUTH_MODE=token and its own token in RAY_AUTH_TOKEN or in the "
+    "file that RAY_AUTH_TOKEN_PATH names"
+)
+
 
 class ClusterError(RuntimeError):
     """Ray cannot be reached or cannot give what the run needs; the message is one line."""
@@ -25,7 +30,7 @@ def connect(config: ClusterConfig) -> None:
     local Ray is started, and ends with this process.
 
     Raises:
-        ClusterError: the address does not answer before the deadline.
+        ClusterError: the address does not answer before the deadline, or wants a token.
     """
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     address = config.address or os.environ.get("RAY_ADDRESS", "")
@@ -36,9 +41,17 @@ def connect(config: ClusterConfig) -> None:
         _check_answers(address, config.connect_deadline_s)
     try:
         ray.init(address=address, log_to_driver=False, runtime_env=_runtime_env())
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ClusterError(f"cluster.address={address}: Ray does not answer: {first}") from None
+    except ray.exceptions.AuthenticationError as error:
+        raise ClusterError(f"cluster.address={address}: {error.message}; {_TOKEN}") from None
+    except ConnectionError as error:  # Ray's driver tells a wrong token from a dead head in no way
+        raise ClusterError(f"{_silent(address, error)}; {_TOKEN}") from None
+    except (ray.exceptions.RayError, RuntimeError, ValueError) as error:
+        raise ClusterError(_silent(address, error)) from None
+
+
+def _silent(address: str, error: Exception) -> str:
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return f"cluster.address={address}: Ray does not answer: {first}"
 
 
 def _start_local() -> None:

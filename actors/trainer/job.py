@@ -5,26 +5,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 
 from actors import cluster
 from actors.placement import Placement, place
+from actors.rollout.options import RolloutOptions
 from actors.trainer.checkpoint import Checkpoint, Progress, load_checkpoint
 from actors.trainer.crew import USER_ADAPTER_VERSION, Crew, start_crew
 from actors.trainer.loop import TrainingLoop
 from actors.trainer.publish import Publisher
 from actors.trainer.report import StepPrinter, final_rows, print_rows
 from actors.trainer.run_folder import RunFolder
-from actors.trainer.tracker import Tracker
+from actors.trainer.tracker import Tracker, check_tracker
 from rl.config.load import config_to_yaml
 from rl.config.paths import CHECKPOINTS
 from rl.config.schema import Config
 from rl.data.tasks import Task, bundled_task_files, load_tasks
 from rl.episode.jsonl import read_rows
+from rl.models.preflight import check_model
 from rl.models.resolve import resolve_model
 from rl.policy.adapter import read_adapter
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 # Any text will do: learner and sampler must score it alike.
 _PROBE_TEXT = "Could you help me write something short about the sea? I do not know what yet."
@@ -43,11 +48,13 @@ class Job:
 
 
 def prepare_job(config: Config) -> Job:
-    """Read tasks and tokenizer and find the model; raise one-line errors, write nothing."""
+    """Read tasks and tokenizer, check model and tracker; raise one-line errors, write nothing."""
     files = [Path(name) for name in config.tasks.files]
     tasks = tuple(load_tasks(files or bundled_task_files(config.tasks.domains)))
     model = str(resolve_model(config.model))
-    return Job(config, tasks, model, _probe_ids(model))
+    tokenizer = check_model(config, model, RolloutOptions.from_config(config, model).max_lora_rank)
+    check_tracker(config.run)
+    return Job(config, tasks, model, _probe_ids(tokenizer))
 
 
 def run_job(job: Job) -> int:
@@ -161,10 +168,8 @@ def _summarise(folder: RunFolder, steps: int, started: float, error: str) -> int
     return 1 if error else 0
 
 
-def _probe_ids(model: str) -> tuple[int, ...]:
-    from transformers import AutoTokenizer
-
-    return tuple(AutoTokenizer.from_pretrained(model)(_PROBE_TEXT)["input_ids"])[:_PROBE_TOKENS]
+def _probe_ids(tokenizer: "PreTrainedTokenizerBase") -> tuple[int, ...]:
+    return tuple(tokenizer(_PROBE_TEXT)["input_ids"])[:_PROBE_TOKENS]
 
 
 def connect(config: Config) -> None:

@@ -103,6 +103,20 @@ def head_adapter_is_trainable(config: Config) -> Iterator[ConfigError]:
         )
 
 
+def calibration_has_a_constraint(config: Config) -> Iterator[ConfigError]:
+    """Without an answer to a constraint, calibrated groups have nothing to train on (spec. §4)."""
+    grpo, seat = config.grpo, config.train.seat
+    if seat != "assistant":
+        return
+    why = f"with train.seat={seat}, whose replies are under no constraint"
+    if grpo.calibration != "quality_only":
+        yield wrong("grpo.calibration", grpo.calibration, f"expected quality_only {why}")
+    if grpo.clamp_violators:
+        yield wrong("grpo.clamp_violators", True, f"expected false {why}")
+    if grpo.skip_all_violating:
+        yield wrong("grpo.skip_all_violating", True, f"expected false {why}")
+
+
 def betas_are_two_fractions(config: Config) -> Iterator[ConfigError]:
     """AdamW's two decay rates."""
     betas = config.optimizer.betas

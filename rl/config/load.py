@@ -14,6 +14,7 @@ import rl
 from rl.config.errors import ConfigError
 from rl.config.keys import schema_keys, value_at
 from rl.config.overrides import set_key, split_arguments
+from rl.config.resume import RESUME_KEYS, may_change_on_resume
 from rl.config.schema import Config
 
 __all__ = [
@@ -30,17 +31,14 @@ RESOLVED_CONFIG = "config.yaml"  # the resolved configuration in a run's folder
 # Choice → the file of configs/CHOICE/ that is read when the command line names none.
 DEFAULT_CHOICES = {"recipe": "discover", "model": "smollm2", "hardware": "cpu"}
 
-# What may change when a run is continued: how to reach Ray, how far to go, where logs go.
-_RESUME_KEYS = ("cluster.", "train.steps", "run.wandb_mode")
-
 
 def load_config(argv: Sequence[str], config_dir: Path | None = None) -> Config:
     """Return the configuration that ``argv`` (``recipe=…``, ``model=…``, ``key=value``) asks for.
 
     Later layers win: schema, ``default.yaml``, recipe, model, hardware, ``key=value``. With
     ``run.resume=DIR`` the layers are not read: the result is DIR's own resolved configuration
-    with ``run.resume=DIR`` and no ``run.dir``; only ``cluster.*``, ``train.steps`` and
-    ``run.wandb_mode`` may be given beside it.
+    with ``run.resume=DIR`` and no ``run.dir``; only :data:`rl.config.resume.RESUME_KEYS` may be
+    given beside it.
 
     Raises:
         ConfigError: an argument, a file or a value is wrong; see :mod:`rl.config.validate`.
@@ -150,11 +148,10 @@ def _continued(given: dict[str, str]) -> Config:
     """Return the configuration of the run that ``run.resume`` names, to be continued."""
     folder = Path(given.pop("run.resume"))
     for name in given:
-        if not name.startswith(_RESUME_KEYS):
+        if not may_change_on_resume(name):
             raise ConfigError(
                 f"{name}={given[name]}: cannot be given with run.resume={folder}, which continues "
-                "with the run's own configuration; allowed are cluster.*, train.steps and "
-                "run.wandb_mode"
+                f"with the run's own configuration; allowed are {', '.join(RESUME_KEYS)}"
             )
     if not (folder / RESOLVED_CONFIG).is_file():
         raise ConfigError(f"run.resume={folder}: expected a run folder with {RESOLVED_CONFIG}")

@@ -1,6 +1,7 @@
 """Rejects configurations that name files or folders that cannot be used; nothing is written."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from rl.config.errors import ConfigError, wrong
 from rl.config.load import RESOLVED_CONFIG
 from rl.config.schema import Config
 from rl.data.tasks import TaskFileError, bundled_task_files
+from rl.judging.encoder import EncoderMissingError, default_encoder_path
 from rl.models.errors import ModelError
 from rl.models.resolve import resolve_model
 
@@ -20,9 +22,23 @@ def validate_paths(config: Config) -> None:
     Raises:
         ConfigError: the first that cannot, in one line: key, path, what is wrong.
     """
-    for check in (_run_folder, _resumed_folder, _task_files, _model_folder, _user_adapter):
+    for check in _CHECKS:
         for error in check(config):
             raise error
+
+
+def _outputs_last(config: Config) -> Iterator[ConfigError]:
+    """A Ray job runs in a copy of the submitted folder, which is deleted with the job."""
+    if not os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR"):
+        return
+    key, given = ("run.resume" if config.run.resume else "run.dir"), config.run
+    folder = given.resume or given.dir
+    if not Path(folder).is_absolute():
+        yield wrong(
+            key,
+            folder,
+            "expected an absolute folder in a Ray job, whose working directory is a temporary copy",
+        )
 
 
 def _run_folder(config: Config) -> Iterator[ConfigError]:
@@ -106,3 +122,26 @@ def _user_adapter(config: Config) -> Iterator[ConfigError]:
             adapter,
             "expected a peft adapter's folder with adapter_config.json",
         )
+    elif adapter and not (Path(adapter) / "adapter_model.safetensors").is_file():
+        yield wrong("discovery.user_adapter", adapter, "the folder lacks adapter_model.safetensors")
+
+
+def _encoder(config: Config) -> Iterator[ConfigError]:
+    """The embedded judge's own model is a package of its own."""
+    if config.judge.backend != "embedded":
+        return
+    try:
+        default_encoder_path()
+    except EncoderMissingError as error:
+        yield wrong("judge.backend", "embedded", f"{error}; judge.backend=cues needs none")
+
+
+_CHECKS = (
+    _outputs_last,
+    _run_folder,
+    _resumed_folder,
+    _task_files,
+    _model_folder,
+    _user_adapter,
+    _encoder,
+)

@@ -1,6 +1,9 @@
 """Reaching Ray: an address that is none is refused in one line, and soon."""
 
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -76,7 +79,50 @@ def test_what_ray_says_is_cut_to_one_line(monkeypatch):
         raise ConnectionError("first line\nsecond line")
 
     monkeypatch.setattr(cluster.ray, "init", fail)
-    assert refused("auto")[0] == "cluster.address=auto: Ray does not answer: first line"
+    text = refused("auto")[0]
+    assert text.startswith("cluster.address=auto: Ray does not answer: first line; ")
+    assert "RAY_AUTH_TOKEN" in text
+
+
+@pytest.mark.parametrize("kind", ["AuthenticationError", "RaySystemError"])
+def test_what_ray_itself_raises_is_refused(monkeypatch, kind):
+    def fail(**arguments):
+        raise getattr(cluster.ray.exceptions, kind)("no authentication token was found")
+
+    monkeypatch.setattr(cluster.ray, "init", fail)
+    text = refused("auto")[0]
+    assert "no authentication token was found" in text
+    assert ("RAY_AUTH_TOKEN_PATH" in text) == (kind == "AuthenticationError")
+    assert len(text) < 300
+
+
+def test_ray_s_own_check_for_a_token(monkeypatch, tmp_path):
+    """The real Ray, in a process of its own: it settles its mode when it is first imported."""
+    script = (
+        "import sys\n"
+        "from actors.cluster import ClusterError, connect\n"
+        "from rl.config.schema import ClusterConfig\n"
+        "try:\n"
+        "    connect(ClusterConfig(address=sys.argv[1]))\n"
+        "except ClusterError as error:\n"
+        "    print(error)\n"
+    )
+    unset = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_ADDRESS")
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    environment |= {"RAY_AUTH_MODE": "token", "HOME": str(tmp_path)}
+    preface = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # an empty settings frame, as gRPC answers
+    with server(preface) as address:
+        result = subprocess.run(
+            [sys.executable, "-c", script, address],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    (line,) = result.stdout.splitlines()
+    assert line.startswith(f"cluster.address={address}: ")
+    assert "no authentication token was found" in line
 
 
 def test_a_real_head_answers(local_ray):

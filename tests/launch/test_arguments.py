@@ -32,7 +32,7 @@ def test_paths_of_tasks_adapter_and_model_become_absolute(tmp_path, monkeypatch)
     (tmp_path / "tasks.jsonl").write_text("{}\n")
     for folder, files in {
         "model": ["config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja"],
-        "adapter": ["adapter_config.json"],
+        "adapter": ["adapter_config.json", "adapter_model.safetensors"],
     }.items():
         (tmp_path / folder).mkdir()
         for name in files:

@@ -28,6 +28,7 @@ def refusal(*arguments: str) -> str:
     """Run, check that it was refused with one line, and return that line."""
     result = launch("model=tiny", *arguments)
     assert result.returncode == 2, result.stderr
+    assert "Traceback" not in result.stderr
     lines = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
     assert len(lines) == 1, result.stderr
     return lines[0]
@@ -64,6 +65,24 @@ def test_a_model_folder_without_tokenizer_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"")
     line = refusal("model.source=path", f"model.path={tmp_path}")
     assert "tokenizer" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["model.context_tokens=4096"], "model.context_tokens=4096: expected at most 2048"),
+        (
+            ["model.source=path", "model.path=owner/no-such-model-anywhere"],
+            "model.path=owner/no-such-model-anywhere: the configuration cannot be read: ",
+        ),
+    ],
+)
+def test_what_the_model_cannot_do_is_refused_before_ray(
+    tmp_path: Path, tiny_dir: Path, arguments: list[str], told: str
+) -> None:
+    line = refusal(*arguments, f"run.dir={tmp_path / 'run'}", "cluster.address=127.0.0.1:1")
+    assert told in line
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_folder_in_use_is_never_overwritten_unasked(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from actors.trainer.tracker import Tracker
+from actors.trainer.tracker import Tracker, check_tracker
+from rl.config.errors import ConfigError
 from rl.config.schema import RunConfig
 
 ROW = {
@@ -17,6 +18,10 @@ ROW = {
     "seconds": {"wait": 1.5, "deep": {"er": 2}},
     "staleness": {},
 }
+
+
+class FakeError(Exception):
+    """Stands for wandb.Error."""
 
 
 @pytest.fixture
@@ -35,7 +40,7 @@ def wandb_double(monkeypatch):
         seen.init = arguments
         return Run()
 
-    double = SimpleNamespace(init=init, Settings=lambda **given: given)
+    double = SimpleNamespace(init=init, Settings=lambda **given: given, Error=FakeError)
     monkeypatch.setitem(sys.modules, "wandb", double)
     return seen
 
@@ -86,3 +91,63 @@ def test_offline_writes_into_the_folder_and_nowhere_else(tmp_path, monkeypatch):
     tracker.finish()
     assert list((folder / "wandb").glob("offline-run-*/*.wandb"))
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_wandb_that_does_not_start_is_one_clear_line(tmp_path, wandb_double, monkeypatch):
+    def fail(**arguments):
+        raise FakeError("no answer\nadvice")
+
+    monkeypatch.setattr(sys.modules["wandb"], "init", fail)
+    with pytest.raises(ConfigError) as caught:
+        Tracker(RunConfig(wandb_mode="online"), tmp_path, {})
+    assert str(caught.value) == "run.wandb_mode=online: wandb does not start: no answer"
+
+
+def refused(config):
+    with pytest.raises(ConfigError) as caught:
+        check_tracker(config)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+@pytest.fixture
+def no_key(tmp_path, monkeypatch):
+    """The real wandb on a machine where nobody has logged in."""
+    wandb = pytest.importorskip("wandb")
+    for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    wandb.teardown()
+    yield
+    wandb.teardown()
+
+
+def test_online_without_a_key_is_refused(no_key):
+    text = refused(RunConfig(wandb_mode="online"))
+    assert text.startswith("run.wandb_mode=online: wandb has no key; ")
+    assert "WANDB_API_KEY" in text
+    check_tracker(RunConfig(wandb_mode="offline"))
+
+
+def test_an_environment_that_says_otherwise_is_named(no_key, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    text = refused(RunConfig(wandb_mode="online"))
+    assert text.startswith("run.wandb_mode=online: the environment says WANDB_MODE=offline; ")
+
+
+def test_a_malformed_key_is_refused_and_not_shown(no_key, monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", "not!a!key")
+    text = refused(RunConfig(wandb_mode="online"))
+    assert text.startswith("run.wandb_mode=online: WANDB_API_KEY invalid")
+    assert "not!a!key" not in text
+
+
+def test_a_project_name_that_wandb_does_not_take():
+    text = refused(RunConfig(wandb_project="team/discern"))
+    assert text.startswith("run.wandb_project=team/discern: Invalid project name")
+
+
+def test_a_disabled_wandb_is_not_checked(monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    check_tracker(RunConfig(wandb_mode="disabled", wandb_project="team/discern"))

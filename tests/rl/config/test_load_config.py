@@ -1,6 +1,7 @@
 """Composition of configs/ and the command line, and its one-line errors."""
 
 import dataclasses
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rl.config.load as load_module
-from rl.config.keys import closest_key, schema_keys
+from rl.config.keys import closest_key, schema_keys, value_at
 from rl.config.load import (
     DEFAULT_CHOICES,
     RESOLVED_CONFIG,
@@ -18,6 +19,7 @@ from rl.config.load import (
     load_config,
     load_resolved,
 )
+from rl.config.resume import RESUME_KEYS, may_change_on_resume, recorded_config
 from rl.config.schema import Config
 from rl.config.validate import validate
 
@@ -259,10 +261,62 @@ def test_resume_takes_the_run_s_own_configuration(tmp_path):
     validate(resumed)
 
 
-@pytest.mark.parametrize("other", ["run.seed=1", "model=smollm2", "train.staleness=1", "run.dir=x"])
+REFUSED_ON_RESUME = [
+    "run.seed=1",
+    "run.dir=x",
+    "model=smollm2",
+    "model.context_tokens=512",
+    "lora.rank=4",
+    "learner.world_size=2",
+    "learner.zero_stage=2",
+    "train.staleness=1",
+    "train.steps_more=1",
+    "optimizer.learning_rate=1",
+]
+
+
+@pytest.mark.parametrize("other", REFUSED_ON_RESUME)
 def test_resume_rejects_what_would_change_the_run(tmp_path, other):
     resumable(tmp_path)
     assert message([f"run.resume={tmp_path}", other]).startswith(f"{other}: cannot be given with")
+
+
+def test_resume_refusals_list_what_is_allowed(tmp_path):
+    resumable(tmp_path)
+    assert message([f"run.resume={tmp_path}", "lora.rank=4"]).endswith(", ".join(RESUME_KEYS))
+
+
+def test_resume_may_change_deadlines_saving_and_memory(tmp_path):
+    resumable(tmp_path)
+    changes = {
+        "judge.deadline_s": 5.0,
+        "rollout.start_deadline_s": 7.0,
+        "train.checkpoint_every": 3,
+        "train.keep_checkpoints": 4,
+        "run.wandb_mode": "disabled",
+        "learner.micro_batch_tokens": 128,
+    }
+    resumed = load_config([f"run.resume={tmp_path}", *(f"{k}={v}" for k, v in changes.items())])
+    assert {name: value_at(resumed, name) for name in changes} == changes
+
+
+def test_every_resume_pattern_names_a_key():
+    names = set(schema_keys())
+    for pattern in RESUME_KEYS:
+        assert any(may_change_on_resume(name) for name in names if fnmatch(name, pattern)), pattern
+    allowed = {name for name in names if may_change_on_resume(name)}
+    assert allowed == {n for n in names if any(fnmatch(n, pattern) for pattern in RESUME_KEYS)}
+
+
+def test_what_a_resumed_run_records_can_be_resumed_again(tmp_path):
+    config = resumable(tmp_path)
+    resumed = load_config([f"run.resume={tmp_path}", "train.steps=5"])
+    recorded = recorded_config(resumed)
+    assert (recorded.run.dir, recorded.run.resume) == (str(tmp_path), "")
+    assert (resumed.run.dir, resumed.run.resume) == ("", str(tmp_path))  # left as it was
+    (tmp_path / RESOLVED_CONFIG).write_text(config_to_yaml(recorded))
+    assert load_config([f"run.resume={tmp_path}"]) == resumed
+    assert recorded_config(config) == config
 
 
 def test_resume_needs_a_run_folder(tmp_path):

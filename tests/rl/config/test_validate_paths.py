@@ -5,9 +5,10 @@ import json
 import pytest
 
 from rl.config.errors import ConfigError
-from rl.config.load import RESOLVED_CONFIG, load_config
+from rl.config.load import RESOLVED_CONFIG, config_to_yaml, load_config
 from rl.config.paths import CHECKPOINTS
 from rl.config.validate import validate_paths
+from rl.judging import encoder
 
 
 def check(*argv):
@@ -88,7 +89,45 @@ def test_user_adapter_is_a_peft_folder(tmp_path):
     text = error(f"discovery.user_adapter={tmp_path}")
     assert text.startswith(f"discovery.user_adapter={tmp_path}: expected a peft adapter's folder")
     (tmp_path / "adapter_config.json").write_text("{}")
+    text = error(f"discovery.user_adapter={tmp_path}")
+    assert text == f"discovery.user_adapter={tmp_path}: the folder lacks adapter_model.safetensors"
+    (tmp_path / "adapter_model.safetensors").write_text("")
     check(f"discovery.user_adapter={tmp_path}")
+
+
+def test_the_embedded_judge_needs_its_encoder(monkeypatch):
+    check("judge.backend=embedded")
+    monkeypatch.setattr(encoder, "MODULE", "no_such_package_here")
+    text = error("judge.backend=embedded")
+    assert text.startswith("judge.backend=embedded: ")
+    assert encoder.PACKAGE in text and "judge.backend=cues" in text
+    check("judge.backend=cues")
+
+
+@pytest.mark.parametrize("argument", [[], ["run.dir=runs/mine"], ["run.dir=~/mine"]])
+def test_a_ray_job_never_writes_into_its_temporary_copy(monkeypatch, argument):
+    check(*argument)
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
+    text = error(*argument)
+    assert text.startswith(f"{argument[0] if argument else 'run.dir='}: expected an absolute")
+
+
+def test_a_ray_job_takes_an_absolute_folder_and_relative_inputs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tasks.jsonl").write_text("{}")
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
+    check(f"run.dir={tmp_path / 'run'}", "tasks.files=[tasks.jsonl]")
+
+
+def test_a_ray_job_continues_no_copy_of_a_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "run"
+    (run / CHECKPOINTS / "step-1").mkdir(parents=True)
+    (run / RESOLVED_CONFIG).write_text(config_to_yaml(load_config([])))
+    check("run.resume=run")
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
+    assert error("run.resume=run").startswith("run.resume=run: expected an absolute folder")
+    check(f"run.resume={run}")
 
 
 def test_a_run_folder_with_something_in_it_is_kept(tmp_path):
