@@ -96,6 +96,22 @@ def test_pitfall_03_versions_live_side_by_side_and_never_mix(crew: Any) -> None:
     assert len({completion.logprobs for completion in seen.values()}) == 3
 
 
+def test_pitfall_05_no_engine_sleeps_and_the_learner_is_another_process(crew: Any) -> None:
+    """What wakes wrong never sleeps: sampler and learner keep their weights side by side."""
+    import os
+
+    import ray
+
+    def sleeps(worker: Any) -> bool:
+        return worker._engine.vllm_config.model_config.enable_sleep_mode
+
+    actors = (*crew.rollouts, *crew.ranks)
+    pids = ray.get([a.__ray_call__.remote(lambda _: os.getpid()) for a in actors], timeout=60)
+    assert len(set(pids)) == len(actors) == 2
+    asked = [rollout.__ray_call__.remote(sleeps) for rollout in crew.rollouts]
+    assert ray.get(asked, timeout=60) == [False]
+
+
 def test_latest_is_the_newest_version_of_the_seat(crew: Any) -> None:
     older, newer = fresh_version(), fresh_version()
     canary(crew, newer, seed=1)
