@@ -13,6 +13,11 @@ CPU_BLOCK_TOKENS = 32
 # Named and not imported: the module belongs into vLLM's own process.
 CPU_WORKER_EXTENSION = "actors.rollout.cpu_lora.DenseLoraWorker"
 
+# On a CPU vLLM turns "uni" into its multi-process executor, which costs one more process that
+# imports vLLM, and two that wait busily for each other where cores are few; by its dotted name the
+# executor stays. (vLLM's reason is the OpenMP setting, which this worker's environment makes.)
+CPU_EXECUTOR = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+
 
 @dataclass(frozen=True)
 class RolloutOptions:
@@ -98,6 +103,8 @@ class RolloutOptions:
         else:
             arguments["block_size"] = CPU_BLOCK_TOKENS
             arguments["worker_extension_cls"] = CPU_WORKER_EXTENSION
+            if self.tensor_parallel == 1:
+                arguments["distributed_executor_backend"] = CPU_EXECUTOR
         return arguments
 
 

@@ -11,6 +11,7 @@ import ray
 
 from actors import cluster
 from actors.placement import Placement, place
+from actors.preflight import check_nodes
 from actors.rollout.options import RolloutOptions
 from actors.trainer.checkpoint import Checkpoint, Progress, load_checkpoint
 from actors.trainer.crew import USER_ADAPTER_VERSION, Crew, start_crew
@@ -62,6 +63,7 @@ def run_job(job: Job) -> int:
     config = job.config
     resume = Path(config.run.resume) / CHECKPOINTS
     checkpoint = load_checkpoint(resume) if config.run.resume else None
+    check_nodes(job.model, config.cluster.placement_deadline_s)
     placement = place(config)
     folder = _open_folder(config, checkpoint)
     steps = config.train.steps

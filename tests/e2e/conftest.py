@@ -6,13 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load
 
 from rl.config.load import load_config
 from rl.config.schema import Config
 from rl.config.validate import validate, validate_paths
 from rl.episode.jsonl import read_episodes, read_rows
 from rl.episode.records import Episode
+from rl.policy.adapter import read_adapter
 from tests.word_tasks import common_words, write_word_tasks
+
+# Overlapped, and two of every actor: two ranks, two engines, two simulators, two judges.
+IN_TWOS = (
+    "train.staleness=1",
+    "learner.world_size=2",
+    "learner.threads=1",
+    "rollout.workers=2",
+    "rollout.threads=1",
+    "simulator.workers=2",
+    "judge.workers=2",
+)
 
 
 @dataclass(frozen=True)
@@ -35,30 +48,41 @@ class FinishedJob:
         return sorted((self.folder / "checkpoints").iterdir())
 
 
-def run(folder: Path, arguments: Sequence[str]) -> FinishedJob:
+def weights(checkpoint: Path) -> bytes:
+    return read_adapter(checkpoint / "adapter", "any").weights
+
+
+def difference(ours: bytes, theirs: bytes) -> float:
+    """Return the largest difference between two adapters' weights."""
+    left, right = load(ours), load(theirs)
+    assert left.keys() == right.keys()
+    return max(float((left[name] - right[name]).abs().max()) for name in left)
+
+
+def run(folder: Path, given: Sequence[str]) -> FinishedJob:
     """Run a job in this process on the session's Ray; the actors are real processes."""
     from actors.trainer.job import prepare_job, run_job
 
-    config = load_config(list(arguments))
+    config = load_config(list(given))
     validate(config)
     validate_paths(config)
     assert run_job(prepare_job(config)) == 0
     return FinishedJob(folder, config)
 
 
-def start(folder: Path, *arguments: str, wandb: str = "disabled") -> FinishedJob:
-    return run(
-        folder,
-        [
-            "model=tiny",
-            "optimizer.schedule=constant",
-            f"run.wandb_mode={wandb}",
-            f"run.dir={folder}",
-            "judge.backend=cues",
-            f"tasks.files=[{folder.parent / 'words.jsonl'}]",
-            *arguments,
-        ],
-    )
+def arguments(folder: Path, wandb: str = "disabled") -> list[str]:
+    return [
+        "model=tiny",
+        "optimizer.schedule=constant",
+        f"run.wandb_mode={wandb}",
+        f"run.dir={folder}",
+        "judge.backend=cues",
+        f"tasks.files=[{folder.parent / 'words.jsonl'}]",
+    ]
+
+
+def start(folder: Path, *more: str, wandb: str = "disabled") -> FinishedJob:
+    return run(folder, [*arguments(folder, wandb), *more])
 
 
 @pytest.fixture(scope="session")
@@ -76,18 +100,6 @@ def synchronous(local_ray: None, runs_dir: Path) -> FinishedJob:
 
 
 @pytest.fixture(scope="session")
-def interrupted(local_ray: None, runs_dir: Path) -> FinishedJob:
-    """The same run, ended after its first step."""
-    return start(runs_dir / "part", "train.steps=1", "grpo.updates_per_batch=2")
-
-
-@pytest.fixture(scope="session")
 def asynchronous(local_ray: None, runs_dir: Path) -> FinishedJob:
-    """Three overlapped steps, with wandb's offline log."""
-    return start(runs_dir / "async", "train.steps=3", "train.staleness=1", wandb="offline")
-
-
-@pytest.fixture(scope="session")
-def still(local_ray: None, runs_dir: Path) -> FinishedJob:
-    """Three steps at learning rate 0."""
-    return start(runs_dir / "still", "train.steps=3", "optimizer.learning_rate=0")
+    """Three overlapped steps with two actors of each kind, with wandb's offline log."""
+    return start(runs_dir / "async", *IN_TWOS, "train.steps=3", wandb="offline")

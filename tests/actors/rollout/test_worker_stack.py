@@ -96,6 +96,19 @@ def test_pitfall_03_versions_live_side_by_side_and_never_mix(crew: Any) -> None:
     assert len({completion.logprobs for completion in seen.values()}) == 3
 
 
+def test_pitfall_04_no_version_reads_the_blocks_of_another(crew: Any) -> None:
+    prompt = tuple(range(400, 496))  # three blocks, which no other test has cached
+    for _ in range(2):
+        version = fresh_version()
+        canary(crew, version, seed=version.step)
+        cached = [
+            sample(crew, seeds=(5,), adapter=str(version), prompt_ids=prompt).cached_prompt_tokens
+            for _ in range(2)
+        ]
+        assert cached[0] == 0
+        assert cached[1] >= 64
+
+
 def test_pitfall_05_no_engine_sleeps_and_the_learner_is_another_process(crew: Any) -> None:
     """What wakes wrong never sleeps: sampler and learner keep their weights side by side."""
     import os

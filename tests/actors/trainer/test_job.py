@@ -22,7 +22,7 @@ def test_a_run_that_cannot_start_fails_and_says_why(tmp_path, monkeypatch, capsy
 
     monkeypatch.setattr(job_module, "place", lambda config: NoPlacement(None, {}))
     monkeypatch.setattr(job_module, "start_crew", no_crew)
-    monkeypatch.setattr(job_module, "check_nodes", lambda *_: None, raising=False)
+    monkeypatch.setattr(job_module, "check_nodes", lambda *_: None)
     config = tiny_config(f"run.dir={tmp_path / 'run'}")
     tasks = tuple(load_tasks(bundled_task_files(["svg"])))
     assert run_job(Job(config, tasks, "model", (1, 2))) == 1
