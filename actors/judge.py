@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rl.config.schema import JudgeConfig
-from rl.judging.interface import AbstainReason, Abstention, Judge, JudgeRequest, Verdict
+from rl.judging.backends import make_judge
+from rl.judging.interface import AbstainReason, Abstention, JudgeRequest, Verdict
 
 # How long the first request waits for others to share its batch.
 BATCH_WINDOW_S = 0.005
@@ -130,21 +131,3 @@ class RemoteJudge:
 
 def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
-
-
-def make_judge(config: JudgeConfig) -> Judge:
-    """Return the judge that ``config`` names, behind a cache unless it is to have no entries."""
-    from rl.judging.cache import CachedJudge
-
-    judge = _backend(config.backend)
-    return CachedJudge(judge, config.cache_entries) if config.cache_entries else judge
-
-
-def _backend(name: str) -> Judge:
-    if name == "cues":
-        from rl.judging.cues import CueJudge
-
-        return CueJudge()
-    from rl.judging.embedded import EmbeddedJudge
-
-    return EmbeddedJudge()

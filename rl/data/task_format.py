@@ -76,7 +76,7 @@ def describe_decoding_error(error: msgspec.MsgspecError) -> tuple[str, str]:
 def check_task(task: TaskRecord) -> None:
     """Raise :class:`FieldError` for the first rule that ``task`` breaks, top to bottom."""
     for field in ("id", "domain", "artifact_type", "artifact", "opening"):
-        _require_text(field, getattr(task, field))
+        require_text(field, getattr(task, field))
     if not task.tree:
         raise FieldError("tree", "empty: at least one root is needed")
     roots = [root.id for root in task.tree]
@@ -104,18 +104,18 @@ def _walk(
 
 
 def _check_node(path: str, parent: str | None, node: NodeRecord, seen: set[str]) -> None:
-    _require_text(f"{path}.id", node.id)
+    require_text(f"{path}.id", node.id)
     above, _, last = node.id.rpartition(".")
     if above != (parent or "") or not last:
         wanted = "one without a dot" if parent is None else f"{parent!r} and one more part"
         raise FieldError(f"{path}.id", f"{node.id!r} is not {wanted}")
     if node.id in seen:
         raise FieldError(f"{path}.id", f"{node.id!r} is already the id of another node")
-    _require_text(f"{path}.text", node.text)
-    _require_text(f"{path}.dimension", node.dimension)
+    require_text(f"{path}.text", node.text)
+    require_text(f"{path}.dimension", node.dimension)
     for field in ("cues", "alternatives"):
         for index, value in enumerate(getattr(node, field)):
-            _require_text(f"{path}.{field}[{index}]", value)
+            require_text(f"{path}.{field}[{index}]", value)
 
 
 def _check_reply(path: str, reply: ReplyRecord, ids: set[str]) -> None:
@@ -123,19 +123,21 @@ def _check_reply(path: str, reply: ReplyRecord, ids: set[str]) -> None:
         for index, node in enumerate(getattr(reply.state, field)):
             if node not in ids:
                 raise FieldError(f"{path}.state.{field}[{index}]", f"{node!r} is no node")
-    _require_text(f"{path}.reply", reply.reply)
-    _require_one_of(f"{path}.kind", reply.kind, tuple(ReplyKind))
+    require_text(f"{path}.reply", reply.reply)
+    require_one_of(f"{path}.kind", reply.kind, tuple(ReplyKind))
     for node, label in reply.engaged.items():
         if node not in ids:
             raise FieldError(f"{path}.engaged", f"{node!r} is no node")
-        _require_one_of(f"{path}.engaged[{node!r}]", label, _ENGAGED_LABELS)
+        require_one_of(f"{path}.engaged[{node!r}]", label, _ENGAGED_LABELS)
 
 
-def _require_text(field: str, value: str) -> None:
+def require_text(field: str, value: str) -> None:
+    """Raise :class:`FieldError` for a blank text."""
     if not value.strip():
         raise FieldError(field, "empty")
 
 
-def _require_one_of(field: str, value: str, allowed: Sequence[str]) -> None:
+def require_one_of(field: str, value: str, allowed: Sequence[str]) -> None:
+    """Raise :class:`FieldError` for a value that is not allowed."""
     if value not in allowed:
         raise FieldError(field, f"expected one of {', '.join(allowed)}, got {value!r}")

@@ -79,8 +79,12 @@ def bundled_task_files(domains: Sequence[str]) -> list[Path]:
     return [bundled[domain] for domain in domains]
 
 
-def _read_file(file: Path) -> Iterator[tuple[int, Task]]:
-    """Yield (line number, task) for each line that is not blank."""
+def read_lines(file: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield (line number, line) for each line of a JSONL file that is not blank.
+
+    Raises:
+        TaskFileError: the file cannot be read or holds nothing.
+    """
     try:
         lines = file.read_bytes().splitlines()
     except FileNotFoundError:
@@ -88,13 +92,19 @@ def _read_file(file: Path) -> Iterator[tuple[int, Task]]:
     except OSError as error:
         raise TaskFileError(f"{file}: cannot be read: {error.strerror}") from None
     if not any(line.strip() for line in lines):
-        raise TaskFileError(f"{file}: the file is empty; one task (a JSON object) a line is needed")
+        raise TaskFileError(f"{file}: the file is empty; one JSON object a line is needed")
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            try:
-                yield number, _read_task(line)
-            except FieldError as error:
-                raise TaskFileError(f"{file}:{number}: {error}") from None
+            yield number, line
+
+
+def _read_file(file: Path) -> Iterator[tuple[int, Task]]:
+    """Yield (line number, task) for each line that is not blank."""
+    for number, line in read_lines(file):
+        try:
+            yield number, _read_task(line)
+        except FieldError as error:
+            raise TaskFileError(f"{file}:{number}: {error}") from None
 
 
 def _read_task(line: bytes) -> Task:

@@ -2,16 +2,15 @@
 
 import asyncio
 import os
-import sys
 import threading
 import time
-from types import ModuleType
 
 import pytest
 
 from actors import judge as judge_module
-from actors.judge import JudgeWorker, RemoteJudge, make_judge
+from actors.judge import JudgeWorker, RemoteJudge
 from rl.config.schema import JudgeConfig
+from rl.judging.backends import make_judge
 from rl.judging.interface import (
     AbstainReason,
     Abstention,
@@ -137,24 +136,6 @@ def test_a_call_without_requests(monkeypatch):
     judge = CountingJudge()
     assert judge_all(worker(monkeypatch, judge), [()]) == [[]]
     assert judge.batches == []
-
-
-@pytest.mark.parametrize(("entries", "asked"), [(10, [["a"], ["b"]]), (0, [["a"], ["a", "b"]])])
-def test_the_cache_holds_as_many_entries_as_configured(monkeypatch, entries, asked):
-    inner = CountingJudge()
-    monkeypatch.setattr(judge_module, "_backend", lambda name: inner)
-    made = make_judge(JudgeConfig(cache_entries=entries))
-    assert made.judge(requests("a")) == [verdict("a")]
-    assert made.judge(requests("a", "b")) == [verdict("a"), verdict("b")]
-    assert inner.batches == asked
-
-
-def test_the_configured_backend_is_made(monkeypatch):
-    embedded = ModuleType("rl.judging.embedded")
-    embedded.EmbeddedJudge = CountingJudge  # the real one loads an encoder
-    monkeypatch.setitem(sys.modules, "rl.judging.embedded", embedded)
-    assert make_judge(JudgeConfig(backend="embedded")).name == "counting"
-    assert make_judge(JudgeConfig(backend="cues")).name == "cues"
 
 
 # --- the client -------------------------------------------------------------------------------

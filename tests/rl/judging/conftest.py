@@ -1,15 +1,15 @@
 """One sentence encoder for all judge tests, a judge on it, and views made by hand."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from rl.data.labelled_replies import load_labelled_replies
 from rl.judging.embedded import EmbeddedJudge
 from rl.judging.encoder import SentenceEncoder
-from rl.judging.interface import Engagement, JudgeRequest, NodeQuestion
+from rl.judging.interface import JudgeRequest, NodeQuestion
 from rl.judging.labelled import LabelledRequest
 from rl.judging.reply_view import ReplyView
 from rl.judging.text import content_stems, sentences, strip_markup
@@ -90,18 +90,4 @@ def model_replies(shared_dir: Path) -> list[LabelledRequest]:
     file = shared_dir / "data" / "model_replies.jsonl"
     if not file.is_file():
         pytest.skip("model_replies.jsonl is not in the shared folder")
-    return [_labelled(json.loads(line)) for line in file.read_text().splitlines()]
-
-
-def _labelled(row: dict) -> LabelledRequest:
-    nodes = tuple(
-        NodeQuestion(n["id"], n["text"], n["dimension"], tuple(n["cues"]), tuple(n["alternatives"]))
-        for n in row["frontier"]
-    )
-    return LabelledRequest(
-        task=row["task"],
-        domain=row["task"].rsplit("-", 1)[0],
-        request=JudgeRequest((("user", row["user"]),), row["reply"], nodes),
-        labels=tuple(Engagement(row["engaged"].get(node.id, "none")) for node in nodes),
-        kind=None,
-    )
+    return load_labelled_replies([file])

@@ -1,0 +1,1 @@
+"""Measures assistants and judges: suites, metrics, intervals, tables."""

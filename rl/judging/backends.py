@@ -1,0 +1,21 @@
+"""Makes the judge that a configuration names."""
+
+from rl.config.schema import JudgeConfig
+from rl.judging.cache import CachedJudge
+from rl.judging.interface import Judge
+
+
+def make_judge(config: JudgeConfig) -> Judge:
+    """Return the judge that ``config`` names, behind a cache unless it is to have no entries."""
+    judge = _backend(config)
+    return CachedJudge(judge, config.cache_entries) if config.cache_entries else judge
+
+
+def _backend(config: JudgeConfig) -> Judge:
+    if config.backend == "cues":
+        from rl.judging.cues import CueJudge
+
+        return CueJudge()
+    from rl.judging.embedded import EmbeddedJudge
+
+    return EmbeddedJudge()
