@@ -15,7 +15,7 @@ CHOICES: Mapping[str, tuple[object, ...]] = {
     "discovery.horizon": ("turn", "window"),
     "discovery.user_turn": ("vllm", "scripted"),
     "discovery.commit": ("sample", "best"),
-    "judge.backend": ("embedded", "cues"),
+    "judge.backend": ("embedded", "cues", "llm"),
     "grpo.normalise": ("std", "mean"),
     "grpo.aggregation": ("token_mean", "sequence_mean"),
     "grpo.calibration": ("quality_only", "fixed_bonus", "calibrated"),

@@ -168,3 +168,16 @@ def one_run_folder(config: Config) -> Iterator[ConfigError]:
         yield wrong("run.dir", run.dir, f"expected none with run.resume={run.resume}")
     if run.resume and run.overwrite:
         yield wrong("run.overwrite", True, f"expected false with run.resume={run.resume}")
+
+
+def llm_judge_has_an_endpoint(config: Config) -> Iterator[ConfigError]:
+    """A language model as judge is reached over HTTP."""
+    judge = config.judge
+    if judge.backend == "llm" and not judge.endpoint.startswith(("http://", "https://")):
+        yield wrong(
+            "judge.endpoint",
+            judge.endpoint,
+            "expected a base URL that begins with http:// or https:// with judge.backend=llm",
+        )
+    if judge.backend != "llm" and judge.endpoint:
+        yield wrong("judge.endpoint", judge.endpoint, "expected none without judge.backend=llm")

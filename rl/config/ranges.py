@@ -58,6 +58,9 @@ RANGES: Mapping[str, Range] = {
     "judge.gpus": NOT_NEGATIVE,
     "judge.threads": ONE_OR_MORE,
     "judge.deadline_s": POSITIVE,
+    "judge.retries": NOT_NEGATIVE,
+    "judge.concurrency": ONE_OR_MORE,
+    "judge.max_tokens": ONE_OR_MORE,
     "judge.max_batch": ONE_OR_MORE,
     "judge.cache_entries": NOT_NEGATIVE,
     "grpo.group_size": Range(2),  # one reply has nothing to be compared with

@@ -84,7 +84,13 @@ class DiscoveryConfig:
 class JudgeConfig:
     """Who judges replies, and how long an answer may take."""
 
-    backend: str = "embedded"  # embedded (offline, deterministic) | cues (word matching only)
+    backend: str = "embedded"  # embedded (offline) | cues (word matching only) | llm (an endpoint)
+    endpoint: str = ""  # OpenAI-compatible base URL, such as http://127.0.0.1:8000/v1
+    model: str = ""  # the model's name there; empty: the first that it serves
+    key_name: str = "OPENAI_API_KEY"  # the environment variable that holds the endpoint's key
+    retries: int = 2  # for each request that the endpoint refuses for now
+    concurrency: int = 16  # requests to the endpoint at once, a worker
+    max_tokens: int = 1024  # the longest answer of a language model
     workers: int = 1  # judge actors
     cpus: float = 0.0  # a worker, reserved with Ray
     gpus: float = 0.0  # a worker, reserved with Ray

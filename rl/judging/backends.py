@@ -16,6 +16,23 @@ def _backend(config: JudgeConfig) -> Judge:
         from rl.judging.cues import CueJudge
 
         return CueJudge()
+    if config.backend == "llm":
+        return _llm(config)
     from rl.judging.embedded import EmbeddedJudge
 
     return EmbeddedJudge()
+
+
+def _llm(config: JudgeConfig) -> Judge:
+    from rl.judging.llm import LlmJudge
+    from rl.llm.endpoint import EndpointClient
+
+    return LlmJudge(
+        name=f"llm:{config.model or config.endpoint}",
+        make_client=lambda: EndpointClient(
+            config.endpoint, config.model, config.key_name, config.deadline_s, config.retries
+        ),
+        deadline_s=config.deadline_s,
+        concurrency=config.concurrency,
+        max_tokens=config.max_tokens,
+    )

@@ -191,6 +191,7 @@ def test_each_rule_is_needed():
             "learner__world_size": 2,
         },
         "calibration_has_a_constraint": {"grpo__calibration": "calibrated"},
+        "llm_judge_has_an_endpoint": {"judge__backend": "llm"},
         "betas_are_two_fractions": {"optimizer__betas": [0.1]},
         "tasks_are_named": {"tasks__domains": []},
         "model_path_matches_source": {"model__path": "x"},
@@ -215,3 +216,20 @@ def test_validate_changes_nothing(tmp_path, monkeypatch):
     validate(config)
     assert dataclasses.asdict(config) == before
     assert list(Path().iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (
+            {"judge__backend": "llm", "judge__endpoint": "localhost:8000"},
+            "judge.endpoint=localhost:8000: expected a base URL",
+        ),
+        (
+            {"judge__endpoint": "http://127.0.0.1/v1"},
+            "judge.endpoint=http://127.0.0.1/v1: expected none without judge.backend=llm",
+        ),
+    ],
+)
+def test_an_endpoint_belongs_to_the_llm_judge(values, told):
+    assert error(**values).startswith(told)

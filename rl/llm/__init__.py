@@ -1,0 +1,1 @@
+"""Asking a language model for structured answers."""
