@@ -8,7 +8,7 @@ from rl.config.errors import ConfigError
 from rl.config.load import RESOLVED_CONFIG, config_to_yaml, load_config
 from rl.config.paths import CHECKPOINTS
 from rl.config.validate import validate_paths
-from rl.judging import encoder
+from rl.judging import encoder_package
 
 
 def check(*argv):
@@ -97,10 +97,10 @@ def test_user_adapter_is_a_peft_folder(tmp_path):
 
 def test_the_embedded_judge_needs_its_encoder(monkeypatch):
     check("judge.backend=embedded")
-    monkeypatch.setattr(encoder, "MODULE", "no_such_package_here")
+    monkeypatch.setattr(encoder_package, "MODULE", "no_such_package_here")
     text = error("judge.backend=embedded")
     assert text.startswith("judge.backend=embedded: ")
-    assert encoder.PACKAGE in text and "judge.backend=cues" in text
+    assert encoder_package.PACKAGE in text and "judge.backend=cues" in text
     check("judge.backend=cues")
 
 
