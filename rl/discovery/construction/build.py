@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from rl.data.task_format import NodeRecord, TaskRecord
+from rl.data.artifacts import Artifact
+from rl.data.task_format import FieldError, NodeRecord, TaskRecord, check_task
 from rl.discovery.construction.answers import (
     Forest,
     Level,
@@ -29,19 +30,9 @@ from rl.discovery.construction.prompts import (
     requirements_messages,
 )
 from rl.discovery.tree import IntentNode, IntentTree
-from rl.llm.client import ChatClient, ChatError, ChatRequest, ask
+from rl.llm.client import ChatClient, ChatError, ChatFailure, ChatRequest, ask
 
 Answer = TypeVar("Answer", bound=Strict)
-
-
-@dataclass(frozen=True)
-class Artifact:
-    """Something finished, which a user could have wanted without knowing it."""
-
-    id: str
-    domain: str
-    artifact_type: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -80,7 +71,7 @@ async def build_task(artifact: Artifact, client: ChatClient, settings: BuildSett
     roots = _records(forest, statements, "")
     tree = IntentTree(tuple(map(_node, roots)))
     opening = await builder.opening(tree)
-    return TaskRecord(
+    task = TaskRecord(
         id=artifact.id,
         domain=artifact.domain,
         artifact_type=artifact.artifact_type,
@@ -89,6 +80,11 @@ async def build_task(artifact: Artifact, client: ChatClient, settings: BuildSett
         known=list(opening.known),
         tree=roots,
     )
+    try:
+        check_task(task)  # what the steps' own checks let through must still load
+    except FieldError as error:
+        raise BuildError("task", ChatError(ChatFailure.OUT_OF_SCHEMA, str(error))) from None
+    return task
 
 
 class _Builder:

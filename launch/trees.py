@@ -1,0 +1,117 @@
+"""Builds intent trees from artefacts: ``launch/trees.py artifacts=FILE out=FILE [key=value …]``.
+
+``artifacts`` holds one JSON object a line: ``{id?, artifact_type, text, domain?}``; ``domain=NAME``
+is the domain of those that name none. A language model at ``judge.endpoint`` (any OpenAI-compatible
+server; ``judge.model``, ``judge.key_name``) takes each one apart; the tasks are appended to ``out``
+in the bundled format, failures to the file beside it. The same command again goes on with what is
+missing. Exit status: 0 all built, 1 some failed, 2 bad arguments, 130 stopped by Ctrl-C.
+"""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+# As a script, Python puts launch/ first on the path, where a file of ours could hide a library.
+if __package__ in (None, ""):
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from rl.config.errors import ConfigError, wrong
+from rl.config.load import load_config
+from rl.config.schema import JudgeConfig
+from rl.config.validate import validate
+from rl.data.artifacts import Artifact, load_artifacts
+from rl.data.tasks import TaskFileError
+from rl.discovery.construction.build import BuildSettings
+from rl.discovery.construction.run import Progress, TreeFiles, build_trees
+
+OWN_KEYS = ("artifacts", "out", "domain")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to build, where it goes, and who is asked."""
+
+    artifacts: tuple[Artifact, ...]
+    out: Path
+    judge: JudgeConfig
+    seed: int
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Build the trees and return the exit status."""
+    if not arguments or {"-h", "--help"} & set(arguments):
+        print(__doc__)
+        return 0
+    try:
+        request = read_arguments(arguments)
+        files = TreeFiles(request.out)
+        progress = asyncio.run(_build(request, files))
+    except (ConfigError, TaskFileError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"error: out={error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on with what is missing", file=sys.stderr)
+        return 130
+    print(f"{progress.built} of {progress.wanted} tasks in {files.out}")
+    for reason, count in sorted(progress.failed.items()):
+        print(f"failed: {count} × {reason} (listed in {files.failures})")
+    return 1 if progress.failed else 0
+
+
+def read_arguments(arguments: Sequence[str]) -> Request:
+    """Return what is asked for.
+
+    Raises:
+        ConfigError: a key that is missing, unknown or wrong.
+        TaskFileError: an artefact that cannot be used.
+    """
+    own: dict[str, str] = {}
+    rest = []
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if equals and key in OWN_KEYS:
+            if key in own:
+                raise wrong(key, value, f"expected once, but {key}={own[key]} was given too")
+            own[key] = value
+        else:
+            rest.append(argument)
+    for key in ("artifacts", "out"):
+        if not own.get(key):
+            raise wrong(key, "", "expected a JSONL file")
+    config = load_config(["judge.backend=llm", *rest])
+    validate(config)
+    artifacts = load_artifacts(Path(own["artifacts"]).expanduser(), own.get("domain", "custom"))
+    return Request(tuple(artifacts), Path(own["out"]).expanduser(), config.judge, config.run.seed)
+
+
+async def _build(request: Request, files: TreeFiles) -> Progress:
+    from rl.llm.endpoint import EndpointClient
+
+    judge = request.judge
+    client = EndpointClient(
+        judge.endpoint, judge.model, judge.key_name, judge.deadline_s, judge.retries
+    )
+    settings = BuildSettings(
+        deadline_s=judge.deadline_s, max_tokens=judge.max_tokens, seed=request.seed
+    )
+    try:
+        return await build_trees(
+            request.artifacts, client, settings, files, judge.concurrency, _show
+        )
+    finally:
+        await client.close()
+
+
+def _show(progress: Progress) -> None:
+    failed = progress.failed.total()
+    note = f", {failed} failed" if failed else ""
+    print(f"[progress] {progress.done}/{progress.wanted} artefacts{note}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
