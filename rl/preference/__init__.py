@@ -1,0 +1,1 @@
+"""Learning from demonstrations and preferences: data and losses of SFT and DPO."""
