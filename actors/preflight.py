@@ -26,16 +26,17 @@ class NodeReport:
 
 
 def check_nodes(model: str, deadline_s: float) -> None:
-    """Ask every node what it has; all must import this checkout and have this driver's versions.
+    """Ask every other node what it has; all must import this checkout and have our versions.
 
-    ``model`` is the folder that every node must have too, or a hub id, which is not checked.
+    The driver's own node has just proved it. ``model`` is the folder that every node must have too,
+    or a hub id, which is not checked.
 
     Raises:
         ClusterError: a node lacks a package or the model's folder, has another version than the
             driver, cannot import the project, or does not answer within ``deadline_s`` seconds.
     """
     folder = model if Path(model).is_dir() else ""
-    nodes = [node for node in ray.nodes() if node["Alive"]]
+    nodes = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] != _own_node()]
     calls = [_ask(node["NodeID"], folder) for node in nodes]
     done, _ = ray.wait(calls, num_returns=len(calls), timeout=deadline_s)
     problems = []
@@ -86,6 +87,10 @@ def differences(node: NodeReport, driver: NodeReport, folder: str) -> Sequence[s
     if not node.has_model:
         problems.append(f"lacks the model's folder {folder}")
     return problems
+
+
+def _own_node() -> str:
+    return str(ray.get_runtime_context().get_node_id())
 
 
 def _ask(node_id: str, folder: str) -> ray.ObjectRef:

@@ -22,10 +22,10 @@ def fresh_version() -> AdapterVersion:
     return AdapterVersion("assistant", 0, next(_steps))
 
 
-def tiny_config(*arguments: str) -> Config:
-    """A validated configuration on the tiny model, quiet and with constant learning rate."""
+def tiny_config(*arguments: str, schedule: str = "constant") -> Config:
+    """A validated configuration on the tiny model, quiet."""
     config = load_config(
-        ["model=tiny", "optimizer.schedule=constant", "run.wandb_mode=disabled", *arguments]
+        ["model=tiny", f"optimizer.schedule={schedule}", "run.wandb_mode=disabled", *arguments]
     )
     validate(config)
     validate_paths(config)
@@ -51,7 +51,10 @@ def local_ray() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def crew_config() -> Config:
     # A random model's logits hardly differ; a low temperature lets a small change show.
-    return tiny_config("optimizer.learning_rate=0.01", "assistant.temperature=0.1")
+    # The tests train at the schedule's first update, where a cosine has its full rate.
+    return tiny_config(
+        "optimizer.learning_rate=0.01", "assistant.temperature=0.1", schedule="cosine"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -63,8 +63,12 @@ def run_job(job: Job) -> int:
     config = job.config
     resume = Path(config.run.resume) / CHECKPOINTS
     checkpoint = load_checkpoint(resume) if config.run.resume else None
-    check_nodes(job.model, config.cluster.placement_deadline_s)
     placement = place(config)
+    try:
+        check_nodes(job.model, config.cluster.placement_deadline_s)
+    except cluster.ClusterError:
+        placement.remove()
+        raise
     folder = _open_folder(config, checkpoint)
     steps = config.train.steps
     started = time.time()

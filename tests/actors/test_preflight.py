@@ -49,9 +49,15 @@ def test_this_process_has_everything(tmp_path: Path) -> None:
     assert not inspect(str(tmp_path / "absent")).has_model
 
 
+@pytest.fixture
+def elsewhere(local_ray: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the driver ran on a node of its own, so that the only node is asked like a stranger."""
+    monkeypatch.setattr(preflight, "_own_node", lambda: "")
+
+
 @pytest.mark.stack
 def test_pitfall_25_every_node_is_asked_before_models_load(
-    local_ray: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    elsewhere: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check_nodes(str(tmp_path), 120)
     check_nodes("owner/model", 120)
@@ -63,6 +69,11 @@ def test_pitfall_25_every_node_is_asked_before_models_load(
 
 
 @pytest.mark.stack
-def test_a_node_that_does_not_answer_is_named(local_ray: None, tmp_path: Path) -> None:
+def test_the_drivers_own_node_is_not_asked(local_ray: None, tmp_path: Path) -> None:
+    check_nodes(str(tmp_path), 0)
+
+
+@pytest.mark.stack
+def test_a_node_that_does_not_answer_is_named(elsewhere: None, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"node 127\.0\.0\.1 did not answer within 0 s"):
         check_nodes(str(tmp_path), 0)

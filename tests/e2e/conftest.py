@@ -16,17 +16,6 @@ from rl.episode.records import Episode
 from rl.policy.adapter import read_adapter
 from tests.word_tasks import common_words, write_word_tasks
 
-# Overlapped, and two of every actor: two ranks, two engines, two simulators, two judges.
-IN_TWOS = (
-    "train.staleness=1",
-    "learner.world_size=2",
-    "learner.threads=1",
-    "rollout.workers=2",
-    "rollout.threads=1",
-    "simulator.workers=2",
-    "judge.workers=2",
-)
-
 
 @dataclass(frozen=True)
 class FinishedJob:
@@ -97,9 +86,3 @@ def runs_dir(tmp_path_factory: pytest.TempPathFactory, tiny_dir: Path) -> Path:
 def synchronous(local_ray: None, runs_dir: Path) -> FinishedJob:
     """Two synchronous steps, two updates a batch."""
     return start(runs_dir / "sync", "train.steps=2", "grpo.updates_per_batch=2")
-
-
-@pytest.fixture(scope="session")
-def asynchronous(local_ray: None, runs_dir: Path) -> FinishedJob:
-    """Three overlapped steps with two actors of each kind, with wandb's offline log."""
-    return start(runs_dir / "async", *IN_TWOS, "train.steps=3", wandb="offline")

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -108,39 +107,3 @@ def test_pitfall_21_a_resumed_synchronous_run_equals_the_uninterrupted_one(
     assert difference(ours, theirs) < 1e-6
     losses = [[row["loss"] for row in job.metrics] for job in (resumed, synchronous)]
     assert losses[0] == pytest.approx(losses[1], abs=1e-6)
-
-
-def test_an_asynchronous_run_overlaps_within_its_bound(asynchronous: FinishedJob) -> None:
-    assert [row["step"] for row in asynchronous.metrics] == [1, 2, 3]
-    ages = Counter()
-    for row in asynchronous.metrics:
-        ages.update({int(age): count for age, count in row["staleness"].items()})
-    assert sum(ages.values()) == 6
-    assert set(ages) <= {0, 1}
-    assert ages[1] > 0, "nothing overlapped"
-    for index, row in enumerate(asynchronous.metrics):
-        batch = asynchronous.episodes[2 * index : 2 * index + 2]
-        oldest = max(row["step"] - 1 - step for e in batch for step in steps_of(e))
-        assert oldest == max(int(age) for age in row["staleness"])
-
-
-def test_two_ranks_and_two_engines_agree(asynchronous: FinishedJob) -> None:
-    assert all(row["probe_difference"] < 1e-4 for row in asynchronous.metrics)
-    progress = json.loads((asynchronous.checkpoints[-1] / "progress.json").read_text())
-    assert progress["world_size"] == 2
-    assert any("rank-1" in name for name in progress["files"])
-    fresh = [row["mismatch_kl_current"] for row in asynchronous.metrics]
-    assert fresh[0] is not None, "the first batch is written by the version that is trained"
-    assert all(value < 1e-6 for value in fresh if value is not None)
-
-
-def test_every_episode_is_trained_exactly_once(asynchronous: FinishedJob) -> None:
-    progress = json.loads((asynchronous.checkpoints[-1] / "progress.json").read_text())
-    orders = [episode.id.order for episode in asynchronous.episodes]
-    assert sorted(orders) == sorted(set(orders))
-    assert sorted(orders) == progress["trained"]
-    assert progress["failed"] == []
-
-
-def test_pitfall_27_wandb_logs_offline_into_the_run_folder(asynchronous: FinishedJob) -> None:
-    assert list((asynchronous.folder / "wandb").glob("offline-run-*/*.wandb"))

@@ -79,7 +79,7 @@ def as_episode(
 
 
 def one_step(
-    crew: Any, config: Config, step: int, reward: Reward, size: int = 8
+    crew: Any, config: Config, step: int, reward: Reward, size: int = 8, update: int = 0
 ) -> tuple[TrainReport | None, TrainingBatch]:
     results = sample_groups(crew, step, size)
     episodes = [
@@ -89,7 +89,7 @@ def one_step(
     batch = build_training_batch(episodes, config.grpo)
     if not batch.samples:
         return None, batch
-    calls = crew.learner.train(batch, 0)
+    calls = crew.learner.train(batch, update)
     return crew.learner.report(ray.get(calls, timeout=300)), batch
 
 
@@ -125,3 +125,18 @@ def test_thirty_steps_raise_an_obvious_reward(
     first, last = means[0], sum(means[-5:]) / 5
     assert first == pytest.approx(0.5, abs=0.2)
     assert last > first + 0.2, means
+
+
+def test_pitfall_09_at_learning_rate_zero_nothing_drifts(crew: Any, crew_config: Config) -> None:
+    """Past its end the crew's cosine schedule is at 0: three updates and publishes move nothing."""
+    publish = publisher(crew)
+    before = publish.publish(fresh_version())
+    for step in range(100, 103):
+        report, _ = one_step(crew, crew_config, step, lambda ids: ids[0] % 7, update=10**6)
+        assert report is not None
+        assert report.learning_rate == 0.0
+        assert report.grad_norm is not None and report.grad_norm > 0
+        assert report.metrics["mismatch_kl"] < 1e-8
+        published = publish.publish(fresh_version())
+        assert published.probe_difference < 1e-4
+        assert published.files.weights == before.files.weights

@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
+
 import actors.trainer.job as job_module
+from actors.cluster import ClusterError
 from actors.placement import Placement
 from actors.trainer.crew import StartError
 from actors.trainer.job import Job, run_job
@@ -32,3 +35,22 @@ def test_a_run_that_cannot_start_fails_and_says_why(tmp_path, monkeypatch, capsy
     assert json.loads((tmp_path / "run" / "status.json").read_text())["phase"] == "failed"
     assert "run stopped: StartError: learner rank 0" in capsys.readouterr().out
     assert removed == [True]
+
+
+def test_a_node_that_cannot_run_it_ends_the_run_before_a_folder_is_made(tmp_path, monkeypatch):
+    removed = []
+
+    class NoPlacement(Placement):
+        def remove(self):
+            removed.append(True)
+
+    def lacking(*_):
+        raise ClusterError("node 10.0.0.2 lacks peft")
+
+    monkeypatch.setattr(job_module, "place", lambda config: NoPlacement(None, {}))
+    monkeypatch.setattr(job_module, "check_nodes", lacking)
+    config = tiny_config(f"run.dir={tmp_path / 'run'}")
+    with pytest.raises(ClusterError, match="lacks peft"):
+        run_job(Job(config, (), "model", (1, 2)))
+    assert removed == [True]
+    assert not (tmp_path / "run").exists()
