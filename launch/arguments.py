@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rl.config.errors import ConfigError
 from rl.config.load import load_config
 from rl.config.overrides import split_arguments
 from rl.config.schema import Config
 from rl.config.validate import validate, validate_paths
+from rl.data.tasks import TaskFileError, load_tasks
 
 LOGS = Path("runs")  # below the current folder; a log lies beside the run's folder, never in it
 
@@ -41,6 +43,7 @@ def plan_run(arguments: Sequence[str], folder: Path) -> RunPlan:
     config = load_config(arguments)
     validate(config)
     validate_paths(config)
+    _check_tasks(config)
     given = split_arguments(arguments)
     if config.run.resume:
         run_dir = _absolute(config.run.resume, folder)
@@ -56,6 +59,15 @@ def plan_run(arguments: Sequence[str], folder: Path) -> RunPlan:
         job_variables={"DISCERN_CACHE": str(_absolute(cache, folder))} if cache else {},
         logs=folder / LOGS,
     )
+
+
+def _check_tasks(config: Config) -> None:
+    """Read the user's own task files, so that a fault is told before a cluster starts."""
+    if config.tasks.files:
+        try:
+            load_tasks([Path(file) for file in config.tasks.files])
+        except TaskFileError as error:
+            raise ConfigError(str(error)) from None
 
 
 def _absolute_paths(config: Config, folder: Path) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""Fits the embedded judge: ``python launch/fit_judge.py [--dry-run]``.
+"""Fits the embedded judge: ``python launch/fit_judge.py --dry-run | --output FILE``.
 
 Uses the bundled tasks of the training domains but the held-out ones, prints the agreement, and
-writes the weights file. Exit status: 0 done, 2 bad arguments or no encoder.
+writes a weights file if told where. Exit status: 0 done, 2 bad arguments or no encoder.
 """
 
 import argparse
@@ -31,12 +31,15 @@ from rl.judging.fit import (
 )
 from rl.judging.fit_rows import measured_rows
 from rl.judging.labelled import labelled_requests
-from rl.judging.weights_file import DEFAULT_WEIGHTS, save_weights
+from rl.judging.weights_file import save_weights
+
+_SHIPPED = "rl/judging/weights/embedded.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fit, report, and write the weights file unless told not to."""
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = _parser().parse_args(given or ["--help"])
     try:
         encoder = SentenceEncoder(options.encoder)
     except EncoderMissingError as error:
@@ -90,12 +93,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="launch/fit_judge.py", description="Fits the embedded judge."
     )
-    parser.add_argument(
-        "--output", type=Path, default=DEFAULT_WEIGHTS, help="weights file to write"
+    goal = parser.add_mutually_exclusive_group(required=True)
+    goal.add_argument(
+        "--output", type=Path, help=f"weights file to write; the judge reads {_SHIPPED}"
     )
-    parser.add_argument(
-        "--dry-run", dest="output", action="store_const", const=None, help="write nothing"
-    )
+    goal.add_argument("--dry-run", action="store_true", help="write nothing")
     parser.add_argument("--encoder", type=Path, default=None, help="folder of another encoder")
     parser.add_argument("--folds", type=int, default=7, help="folds of the cross-validation")
     parser.add_argument("--seed", type=int, default=0, help="seed of the extra rows")

@@ -86,3 +86,9 @@ def runs_dir(tmp_path_factory: pytest.TempPathFactory, tiny_dir: Path) -> Path:
 def synchronous(local_ray: None, runs_dir: Path) -> FinishedJob:
     """Two synchronous steps, two updates a batch."""
     return start(runs_dir / "sync", "train.steps=2", "grpo.updates_per_batch=2")
+
+
+@pytest.fixture(scope="session")
+def repeated(local_ray: None, runs_dir: Path) -> FinishedJob:
+    """The same run started anew, and ended after its first step."""
+    return start(runs_dir / "again", "train.steps=1", "grpo.updates_per_batch=2")

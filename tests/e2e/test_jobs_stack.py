@@ -1,10 +1,11 @@
 """Whole GRPO jobs end to end: versions, staleness, repetition, resume, records."""
 
 import json
-import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
 
 from rl.episode.records import Episode
 from rl.grpo.batch import build_training_batch
@@ -20,6 +21,12 @@ def dialogue(episode: Episode) -> list[tuple[str, str]]:
 
 def sampled_ids(episode: Episode) -> list[tuple[int, ...]]:
     return [span.ids for span in episode.tokens.sampled()]
+
+
+def assert_equal_episodes(ours: Sequence[Episode], theirs: Sequence[Episode]) -> None:
+    for our, their in zip(ours, theirs, strict=True):
+        assert dialogue(our) == dialogue(their)
+        assert sampled_ids(our) == sampled_ids(their)
 
 
 def steps_of(episode: Episode) -> list[int]:
@@ -87,23 +94,49 @@ def test_a_folder_holds_config_summary_and_checkpoints(synchronous: FinishedJob)
     assert [path.name for path in synchronous.checkpoints] == ["step-000001", "step-000002"]
 
 
-def test_pitfall_21_a_resumed_synchronous_run_equals_the_uninterrupted_one(
-    synchronous: FinishedJob, runs_dir: Path
+def test_the_same_seed_gives_the_same_batch(
+    synchronous: FinishedJob, repeated: FinishedJob
 ) -> None:
-    """Continued from its first checkpoint, as if it had been killed before it wrote the second."""
-    cut = runs_dir / "cut"
-    shutil.copytree(synchronous.folder, cut)
-    shutil.rmtree(cut / "checkpoints" / "step-000002")
-    (cut / "summary.json").unlink()
-    resumed = run(cut, [f"run.resume={cut}"])
+    assert [row["step"] for row in repeated.metrics] == [1]
+    assert_equal_episodes(repeated.episodes, synchronous.episodes[:2])
+    losses = [job.metrics[0]["loss"] for job in (repeated, synchronous)]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-6)
+    first = synchronous.checkpoints[-2]
+    assert first.name == repeated.checkpoints[-1].name == "step-000001"
+    assert difference(weights(repeated.checkpoints[-1]), weights(first)) < 1e-6
+
+
+def test_pitfall_21_a_resumed_synchronous_run_equals_the_uninterrupted_one(
+    synchronous: FinishedJob, repeated: FinishedJob
+) -> None:
+    """The repeated run was ended after its first step; continued, it makes the same second one."""
+    resumed = run(repeated.folder, [f"run.resume={repeated.folder}", "train.steps=2"])
     assert [row["step"] for row in resumed.metrics] == [1, 2]
     assert [str(e.id) for e in resumed.episodes] == [str(e.id) for e in synchronous.episodes]
-    for ours, theirs in zip(resumed.episodes, synchronous.episodes, strict=True):
-        assert dialogue(ours) == dialogue(theirs)
-        assert sampled_ids(ours) == sampled_ids(theirs)
+    assert_equal_episodes(resumed.episodes, synchronous.episodes)
     # A restart opens a lineage of its own, so that no version name is used twice.
     assert [row["policy_version"] for row in resumed.metrics] == ["assistant@0.1", "assistant@1.2"]
     ours, theirs = weights(resumed.checkpoints[-1]), weights(synchronous.checkpoints[-1])
     assert difference(ours, theirs) < 1e-6
     losses = [[row["loss"] for row in job.metrics] for job in (resumed, synchronous)]
     assert losses[0] == pytest.approx(losses[1], abs=1e-6)
+
+
+def test_a_checkpoints_adapter_gives_the_logprobs_that_were_sampled_with_it(
+    synchronous: FinishedJob, tiny_dir: Path
+) -> None:
+    """Plain peft and transformers load the first checkpoint, which wrote the second batch."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    base = AutoModelForCausalLM.from_pretrained(tiny_dir, dtype=torch.float32)
+    model = PeftModel.from_pretrained(base, synchronous.checkpoints[-2] / "adapter")
+    spans = [(e, span) for e in synchronous.episodes[2:] for span in e.tokens.sampled()]
+    assert len(spans) == 16
+    for episode, span in spans:
+        prefix = episode.tokens.prefix_ids(span.parent)
+        with torch.no_grad():
+            logits = model(torch.tensor([prefix + span.ids])).logits[0].log_softmax(-1)
+        rows = torch.arange(len(prefix) - 1, len(prefix) + len(span.ids) - 1)
+        expected = logits[rows, torch.tensor(span.ids)]
+        assert float((torch.tensor(span.logprobs) - expected).abs().max()) < 1e-3

@@ -1,6 +1,7 @@
 """The policy learns what is rewarded, and stands still when it should: real vLLM and DeepSpeed."""
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,21 @@ def one_step(
     return crew.learner.report(ray.get(calls, timeout=300)), batch
 
 
+def largest_gap(crew: Any, batch: TrainingBatch) -> float:
+    """Return the largest difference between sampler and learner over the batch's tokens."""
+    samples = batch.samples
+    [logprobs] = ray.get([rank.logprobs.remote(samples) for rank in crew.ranks], timeout=120)
+    gaps = [
+        abs(ours - theirs)
+        for sample, values in zip(samples, logprobs, strict=True)
+        for ours, theirs in zip(
+            values, compress(sample.behaviour_logprobs, sample.mask), strict=True
+        )
+    ]
+    assert len(gaps) == batch.trained_tokens
+    return max(gaps)
+
+
 def publisher(crew: Any) -> Any:
     from actors.trainer.publish import Publisher
 
@@ -132,11 +148,12 @@ def test_pitfall_09_at_learning_rate_zero_nothing_drifts(crew: Any, crew_config:
     publish = publisher(crew)
     before = publish.publish(fresh_version())
     for step in range(100, 103):
-        report, _ = one_step(crew, crew_config, step, lambda ids: ids[0] % 7, update=10**6)
+        report, batch = one_step(crew, crew_config, step, lambda ids: ids[0] % 7, update=10**6)
         assert report is not None
         assert report.learning_rate == 0.0
         assert report.grad_norm is not None and report.grad_norm > 0
         assert report.metrics["mismatch_kl"] < 1e-8
+        assert largest_gap(crew, batch) < 1e-3
         published = publish.publish(fresh_version())
         assert published.probe_difference < 1e-4
         assert published.files.weights == before.files.weights

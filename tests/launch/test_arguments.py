@@ -4,6 +4,7 @@ import pytest
 
 from launch.arguments import plan_run
 from rl.config.errors import ConfigError
+from rl.data.tasks import bundled_task_files
 
 
 def _given(plan):
@@ -29,7 +30,8 @@ def test_a_given_folder_becomes_absolute_and_the_rest_is_passed_on(tmp_path):
 
 def test_paths_of_tasks_adapter_and_model_become_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "tasks.jsonl").write_text("{}\n")
+    [bundled] = bundled_task_files(["svg"])
+    (tmp_path / "tasks.jsonl").write_bytes(bundled.read_bytes())
     for folder, files in {
         "model": ["config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja"],
         "adapter": ["adapter_config.json", "adapter_model.safetensors"],
@@ -71,3 +73,10 @@ def test_the_cache_folder_reaches_the_job(tmp_path, monkeypatch):
     assert plan_run([], tmp_path).job_variables == {}
     monkeypatch.setenv("DISCERN_CACHE", "cache")
     assert plan_run([], tmp_path).job_variables == {"DISCERN_CACHE": str(tmp_path / "cache")}
+
+
+def test_a_broken_task_file_is_told_before_anything_starts(tmp_path):
+    file = tmp_path / "tasks.jsonl"
+    file.write_text('{"id": 7}\n')
+    with pytest.raises(ConfigError, match=r"tasks\.jsonl:1: id: expected a string, got int"):
+        plan_run([f"tasks.files=[{file}]"], tmp_path)

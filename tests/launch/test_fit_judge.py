@@ -26,3 +26,13 @@ def test_the_shipped_file_is_what_it_writes(tmp_path, capsys):
     report = capsys.readouterr().out
     for part in ("cross-validation by task", "held-out tasks", "transfer domains", "wrote"):
         assert part in report
+
+
+def test_without_arguments_it_prints_them_and_writes_nothing(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main([])
+    assert caught.value.code == 0
+    assert "--output" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as caught:
+        main(["--folds", "3"])
+    assert caught.value.code == 2

@@ -25,8 +25,11 @@ def launch(*arguments: str, deadline_s: float = 120.0) -> subprocess.CompletedPr
 
 
 def refusal(*arguments: str) -> str:
-    """Run, check that it was refused with one line, and return that line."""
-    result = launch("model=tiny", *arguments)
+    """Run, check that it was refused with one line and left no folder, and return that line."""
+    folder = CHECKOUT / "runs" / f"refused-{os.getpid()}"
+    own = any(argument.startswith(("run.dir=", "run.resume=")) for argument in arguments)
+    result = launch("model=tiny", *arguments, *([] if own else [f"run.dir={folder}"]))
+    assert not folder.exists()
     assert result.returncode == 2, result.stderr
     assert "Traceback" not in result.stderr
     lines = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
