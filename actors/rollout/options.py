@@ -32,6 +32,8 @@ class RolloutOptions:
     gpus: float
     threads: int
     kv_cache_gib: float
+    dense_adapters: bool
+    single_process: bool
     gpu_memory_utilization: float
     tensor_parallel: int
     enforce_eager: bool
@@ -52,6 +54,8 @@ class RolloutOptions:
             gpus=rollout.gpus,
             threads=rollout.threads,
             kv_cache_gib=rollout.kv_cache_gib,
+            dense_adapters=rollout.dense_adapters,
+            single_process=rollout.single_process,
             gpu_memory_utilization=rollout.gpu_memory_utilization,
             tensor_parallel=rollout.tensor_parallel,
             enforce_eager=rollout.enforce_eager,
@@ -102,8 +106,9 @@ class RolloutOptions:
             arguments["gpu_memory_utilization"] = self.gpu_memory_utilization
         else:
             arguments["block_size"] = CPU_BLOCK_TOKENS
-            arguments["worker_extension_cls"] = CPU_WORKER_EXTENSION
-            if self.tensor_parallel == 1:
+            if self.dense_adapters:
+                arguments["worker_extension_cls"] = CPU_WORKER_EXTENSION
+            if self.single_process:
                 arguments["distributed_executor_backend"] = CPU_EXECUTOR
         return arguments
 

@@ -26,6 +26,8 @@ RESUME_KEYS: Mapping[str, str] = {
     "learner.logprob_chunk_tokens": "memory of a pass; sums differ by rounding only",
     "learner.gradient_checkpointing": "memory of a pass",
     "rollout.kv_cache_gib": "memory of a worker",
+    "rollout.dense_adapters": "speed; log-probs differ by rounding only",
+    "rollout.single_process": "speed",
     "rollout.gpu_memory_utilization": "memory of a worker",
     "rollout.max_concurrent_sequences": "memory of a worker",
 }

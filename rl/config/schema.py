@@ -164,6 +164,8 @@ class RolloutConfig:
     kv_cache_gib: float = 1.0  # CPU only
     gpu_memory_utilization: float = 0.9  # GPU only
     tensor_parallel: int = 1  # GPUs that share one engine's model
+    dense_adapters: bool = False  # CPU only: adapters by dense products instead of copied weights
+    single_process: bool = False  # CPU only: vLLM's engine and its worker in one process
     max_loras: int = 4  # adapters held at once; trained seats × (S + 2) + frozen adapters at least
     max_concurrent_sequences: int = 64  # a worker; more wait in its queue
     enforce_eager: bool = True  # false: compile and capture graphs at start (GPU)

@@ -1,6 +1,7 @@
 """The rollout worker on real vLLM: versions, log-probs, arrival checks."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -211,3 +212,41 @@ def test_pitfall_01_a_damaged_adapter_is_noticed_by_its_digest(
     with pytest.raises(ArrivalError, match="arrived with digest"):
         damaged.publish(fresh_version())
     assert ray.get(crew.rollouts[0].versions.remote(), timeout=60)
+
+
+@pytest.mark.heavy
+def test_vllms_own_products_and_executor_give_the_same_logprobs(
+    crew: Any, crew_config: Config, tiny_dir: Path
+) -> None:
+    """What GPUs use: without the CPU's dense products and its single process."""
+    import ray
+
+    from actors.rollout.options import RolloutOptions
+    from actors.rollout.worker import RolloutWorker
+
+    options = replace(
+        RolloutOptions.from_config(crew_config, str(tiny_dir)),
+        dense_adapters=False,
+        single_process=False,
+    )
+    plain = (
+        ray.remote(RolloutWorker)
+        .options(runtime_env={"env_vars": options.environment()}, max_concurrency=100)
+        .remote(options)
+    )
+    ray.get(plain.start.remote(), timeout=300)
+    version = fresh_version()
+    files, _ = crew.learner.canary(str(version), 7, PROBE)
+    request = SampleRequest("assistant", PROMPT, (1, 2, 3), 12, 1.0, adapter=str(version))
+    try:
+        results = []
+        for worker in (crew.rollouts[0], plain):
+            ray.get(worker.load_adapter.remote(files, PROBE), timeout=120)
+            results.append(ray.get(worker.sample.remote(request), timeout=120))
+        ours, theirs = results
+        for our, their in zip(ours.completions, theirs.completions, strict=True):
+            assert our.ids == their.ids
+            assert our.logprobs == pytest.approx(their.logprobs, abs=1e-4)
+    finally:
+        ray.get(plain.shutdown.remote(), timeout=60)
+        ray.kill(plain)
