@@ -44,10 +44,14 @@ def _outputs_last(config: Config) -> Iterator[ConfigError]:
 def _run_folder(config: Config) -> Iterator[ConfigError]:
     """A folder with something in it is emptied only when told, and only if it holds a run."""
     folder = Path(config.run.dir)
-    if not config.run.dir or not folder.exists():
+    if not config.run.dir:
         return
-    if not folder.is_dir():
+    if not folder.exists():
+        yield from _can_be_made(folder)
+    elif not folder.is_dir():
         yield wrong("run.dir", folder, "is a file; expected a new or empty folder")
+    elif not os.access(folder, os.W_OK):
+        yield wrong("run.dir", folder, "may not be written to")
     elif any(folder.iterdir()):
         if not config.run.overwrite:
             yield wrong("run.dir", folder, "is not empty; run.overwrite=true empties it first")
@@ -55,6 +59,15 @@ def _run_folder(config: Config) -> Iterator[ConfigError]:
             yield wrong(
                 "run.dir", folder, f"holds no run (no {RESOLVED_CONFIG}), so it is not overwritten"
             )
+
+
+def _can_be_made(folder: Path) -> Iterator[ConfigError]:
+    """A new folder needs a folder above it that may be written to."""
+    above = next(parent for parent in folder.absolute().parents if os.path.lexists(parent))
+    if not above.is_dir():
+        yield wrong("run.dir", folder, f"{above} is no folder")
+    elif not os.access(above, os.W_OK):
+        yield wrong("run.dir", folder, f"{above} may not be written to")
 
 
 def _resumed_folder(config: Config) -> Iterator[ConfigError]:

@@ -1,5 +1,6 @@
 """Discovery tasks: reads task files and says, in one line, what is wrong with a bad one."""
 
+import codecs
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files as package_files
@@ -86,7 +87,7 @@ def read_lines(file: Path) -> Iterator[tuple[int, bytes]]:
         TaskFileError: the file cannot be read or holds nothing.
     """
     try:
-        lines = file.read_bytes().splitlines()
+        lines = file.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
     except FileNotFoundError:
         raise TaskFileError(f"{file}: no such file") from None
     except OSError as error:

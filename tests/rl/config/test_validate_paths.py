@@ -130,6 +130,17 @@ def test_a_ray_job_continues_no_copy_of_a_run(tmp_path, monkeypatch):
     check(f"run.resume={run}")
 
 
+def test_a_run_folder_that_cannot_be_made(tmp_path, monkeypatch):
+    (tmp_path / "notes").write_text("mine")
+    for below in ("run", "deep/er/run"):
+        assert "/notes is no folder" in error(f"run.dir={tmp_path / 'notes' / below}")
+    # Root may write anywhere, so the answer that others get is given here.
+    monkeypatch.setattr("rl.config.paths.os.access", lambda path, mode: False)
+    assert f"{tmp_path} may not be written to" in error(f"run.dir={tmp_path / 'new' / 'run'}")
+    (tmp_path / "empty").mkdir()
+    assert "may not be written to" in error(f"run.dir={tmp_path / 'empty'}")
+
+
 def test_a_run_folder_with_something_in_it_is_kept(tmp_path):
     folder = tmp_path / "run"
     check(f"run.dir={folder}")

@@ -222,3 +222,10 @@ def test_a_folder_is_refused(tmp_path):
 def test_an_unknown_domain_names_the_bundled_ones():
     with pytest.raises(TaskFileError, match=r"'cooking'.*creative_writing.*web_development"):
         bundled_task_files(["svg", "cooking"])
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_task(tmp_path):
+    [bundled] = bundled_task_files(["svg"])
+    file = tmp_path / "tasks.jsonl"
+    file.write_bytes(b"\xef\xbb\xbf" + bundled.read_bytes().replace(b"\n", b"\r\n"))
+    assert load_tasks([file]) == load_tasks([bundled])
