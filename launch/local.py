@@ -2,7 +2,7 @@
 
 Usage: ``python launch/local.py [key=value ...]``; the arguments are those of ``launch/grpo.py``.
 Environment: ``DASHBOARD_PORT`` (8265), ``KEEP_RAY=1`` leaves the head running, ``VERBOSE=1`` shows
-the actors' logs. The exit status is the job's: 2 for a configuration that cannot run, 130 after
+the whole log of the job. The exit status is the job's: 2 for a configuration that cannot run, 130 after
 Ctrl-C. Neither Ray nor torch is imported here, so that the head starts at once.
 """
 
