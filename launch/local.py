@@ -2,8 +2,8 @@
 
 Usage: ``python launch/local.py [key=value ...]``; the arguments are those of ``launch/grpo.py``.
 Environment: ``DASHBOARD_PORT`` (8265), ``KEEP_RAY=1`` leaves the head running, ``VERBOSE=1`` shows
-the whole log of the job. The exit status is the job's: 2 for a configuration that cannot run, 130 after
-Ctrl-C. Neither Ray nor torch is imported here, so that the head starts at once.
+the whole log of the job. The exit status is the job's: 2 for a configuration that cannot run, 130
+after Ctrl-C. Neither Ray nor torch is imported here, so that the head starts at once.
 """
 
 import os

@@ -85,9 +85,17 @@ def run_job(job: Job) -> int:
     except (RuntimeError, ValueError, OSError, ray.exceptions.RayError) as failure:
         error = f"{type(failure).__name__}: {failure}".strip()
         print(f"run stopped: {error}", flush=True)
+    except KeyboardInterrupt:
+        folder.set_status("stopped", _last_step(folder), steps)
+        raise
     finally:
         _end(crew, placement, tracker)
     return _summarise(folder, steps, started, error)
+
+
+def _last_step(folder: RunFolder) -> int:
+    rows = list(read_rows(folder.metrics)) if folder.metrics.exists() else []
+    return int(rows[-1]["step"]) if rows else 0
 
 
 def _train(

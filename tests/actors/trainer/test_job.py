@@ -54,3 +54,17 @@ def test_a_node_that_cannot_run_it_ends_the_run_before_a_folder_is_made(tmp_path
         run_job(Job(config, (), "model", (1, 2)))
     assert removed == [True]
     assert not (tmp_path / "run").exists()
+
+
+def test_a_signal_while_actors_load_is_told_in_the_status(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job_module, "place", lambda config: Placement(None, {}))
+    monkeypatch.setattr(job_module, "check_nodes", lambda *_: None)
+    monkeypatch.setattr(job_module, "start_crew", interrupted)
+    config = tiny_config(f"run.dir={tmp_path / 'run'}")
+    with pytest.raises(KeyboardInterrupt):
+        run_job(Job(config, (), "model", (1, 2)))
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert (status["phase"], status["step"]) == ("stopped", 0)
