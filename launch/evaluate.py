@@ -20,10 +20,13 @@ if __package__ in (None, ""):
 
 from rl.config.errors import ConfigError, wrong
 from rl.config.load import load_config
+from rl.config.overrides import split_arguments
 from rl.config.schema import Config
 from rl.config.validate import validate
 from rl.data.tasks import TaskFileError
 from rl.judging.encoder_package import EncoderMissingError
+
+OWN_KEYS = ("suite", "data", "out")
 
 
 @dataclass(frozen=True)
@@ -83,28 +86,19 @@ def read_arguments(arguments: Sequence[str]) -> tuple[str, Request]:
     Raises:
         ConfigError: a key that is missing, unknown, given twice or of a wrong value.
     """
-    own: dict[str, str] = {}
-    files: list[str] = []
-    rest = []
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if equals and key in ("suite", "data", "out"):
-            if key in own:
-                raise wrong(key, value, f"expected once, but {key}={own[key]} was given too")
-            own[key] = value
-            if key == "data":
-                files += value.strip("[]").split(",")
-        elif not equals and "data" in own:
-            files.append(argument)
-        else:
-            rest.append(argument)
-    suite = own.get("suite", "")
+    files = [argument for argument in arguments if "=" not in argument]
+    given = split_arguments([argument for argument in arguments if "=" in argument])
+    if files and "data" not in given:
+        raise ConfigError(f"{files[0]}: expected key=value, such as data={files[0]}")
+    own = {key: given.pop(key, "") for key in OWN_KEYS}
+    files = [*own["data"].strip("[]").split(","), *files]
+    suite = own["suite"]
     if suite not in SUITES:
         raise wrong("suite", suite, f"expected one of {', '.join(SUITES)}")
-    config = load_config(rest)
+    config = load_config([f"{key}={value}" for key, value in given.items()])
     validate(config)
     data = tuple(Path(name.strip()).expanduser() for name in files if name.strip())
-    out = Path(own["out"]).expanduser() if own.get("out") else None
+    out = Path(own["out"]).expanduser() if own["out"] else None
     return suite, Request(data, out, config)
 
 

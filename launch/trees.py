@@ -19,12 +19,14 @@ if __package__ in (None, ""):
 
 from rl.config.errors import ConfigError, wrong
 from rl.config.load import load_config
+from rl.config.overrides import split_arguments
 from rl.config.schema import JudgeConfig
 from rl.config.validate import validate
 from rl.data.artifacts import Artifact, load_artifacts
 from rl.data.tasks import TaskFileError
 from rl.discovery.construction.build import BuildSettings
 from rl.discovery.construction.run import Progress, TreeFiles, build_trees
+from rl.episode.jsonl import RowError
 
 OWN_KEYS = ("artifacts", "out", "domain")
 
@@ -48,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
         request = read_arguments(arguments)
         files = TreeFiles(request.out)
         progress = asyncio.run(_build(request, files))
-    except (ConfigError, TaskFileError) as error:
+    except (ConfigError, TaskFileError, RowError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
@@ -70,22 +72,15 @@ def read_arguments(arguments: Sequence[str]) -> Request:
         ConfigError: a key that is missing, unknown or wrong.
         TaskFileError: an artefact that cannot be used.
     """
-    own: dict[str, str] = {}
-    rest = []
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if equals and key in OWN_KEYS:
-            if key in own:
-                raise wrong(key, value, f"expected once, but {key}={own[key]} was given too")
-            own[key] = value
-        else:
-            rest.append(argument)
+    given = split_arguments(arguments)
+    own = {key: given.pop(key, "") for key in OWN_KEYS}
     for key in ("artifacts", "out"):
-        if not own.get(key):
+        if not own[key]:
             raise wrong(key, "", "expected a JSONL file")
-    config = load_config(["judge.backend=llm", *rest])
+    given.setdefault("judge.backend", "llm")
+    config = load_config([f"{key}={value}" for key, value in given.items()])
     validate(config)
-    artifacts = load_artifacts(Path(own["artifacts"]).expanduser(), own.get("domain", "custom"))
+    artifacts = load_artifacts(Path(own["artifacts"]).expanduser(), own["domain"] or "custom")
     return Request(tuple(artifacts), Path(own["out"]).expanduser(), config.judge, config.run.seed)
 
 

@@ -12,7 +12,7 @@ from rl.config.errors import wrong
 from rl.config.load import RESOLVED_CONFIG, config_to_yaml
 from rl.config.paths import CHECKPOINTS
 from rl.config.schema import Config
-from rl.episode.jsonl import append_episode, append_metrics, truncate_rows
+from rl.episode.jsonl import append_episode, append_row, truncate_rows
 from rl.episode.records import Episode
 
 
@@ -68,7 +68,7 @@ class RunFolder:
 
     def add_metrics(self, row: Mapping[str, Any]) -> None:
         """Record one step."""
-        append_metrics(self.metrics, row)
+        append_row(self.metrics, row)
 
     def set_status(self, phase: str, step: int, steps: int, message: str = "") -> None:
         """Say what the run is doing, for whoever watches the folder."""

@@ -72,12 +72,12 @@ def read_episodes(path: Path) -> Iterator[Episode]:
         yield _convert(row, Episode, groups=tuple(_group_from_row(g) for g in row.groups))
 
 
-def append_metrics(path: Path, row: Mapping[str, Any]) -> None:
+def append_row(path: Path, row: Mapping[str, Any]) -> None:
     """Append one row of plain values and flush it to disk; missing values are ``None``.
 
     Keys of nested mappings become strings. Raises :class:`RowError` as :func:`append_episode` does.
     """
-    _require_finite(msgspec.to_builtins(row), "metrics row")
+    _require_finite(msgspec.to_builtins(row), "row")
     _append(path, msgspec.json.encode(row))
 
 

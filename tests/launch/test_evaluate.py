@@ -24,7 +24,7 @@ def test_files_are_named_with_commas_brackets_or_as_further_arguments() -> None:
     [
         (["data=a"], "suite=: expected one of engagement"),
         (["suite=engagment"], "suite=engagment: expected one of engagement"),
-        (["suite=engagement", "data=a", "data=b"], "data=b: expected once, but data=a"),
+        (["suite=engagement", "data=a", "data=b"], "data=b: data is given twice"),
         (["suite=engagement", "judge.backnd=cues"], "judge.backend"),
     ],
 )

@@ -141,5 +141,5 @@ def test_arguments_that_are_missing_or_wrong(
     assert (
         main([f"artifacts={source}", f"out={occupied}", "judge.endpoint=http://127.0.0.1/v1"]) == 2
     )
-    assert "notes.jsonl:1: invalid JSON" in capsys.readouterr().err
+    assert "notes.jsonl, line 1" in capsys.readouterr().err
     assert occupied.read_text() == "my notes\n"

@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 
 from rl.data.artifacts import Artifact
+from rl.data.task_format import TaskRecord
 from rl.data.tasks import load_tasks
 from rl.discovery.construction.build import BuildError, BuildSettings, build_task
-from rl.files import sync
+from rl.episode.jsonl import append_row, truncate_rows
 from rl.llm.client import ChatClient
 
 
@@ -40,18 +41,18 @@ class TreeFiles:
         """Open ``out`` for appending and forget the last run's failures.
 
         Raises:
-            TaskFileError: what is there already is no task file.
+            RowError, TaskFileError: what is there already is no task file.
         """
         self.out = out
         self.failures = out.with_name(f"{out.stem}.failed.jsonl")
         out.parent.mkdir(parents=True, exist_ok=True)
-        _cut_torn_line(out)
+        truncate_rows(out, lambda row: True)
         self.built = {task.id for task in load_tasks([out])} if _holds_lines(out) else set[str]()
         self.failures.unlink(missing_ok=True)
 
-    def add(self, line: bytes) -> None:
+    def add(self, task: TaskRecord) -> None:
         """Append a task."""
-        _append(self.out, line)
+        append_row(self.out, msgspec.to_builtins(task))
 
     def fail(self, artifact: Artifact, error: BuildError) -> None:
         """Append a failure: which artefact, at which step, for what reason."""
@@ -61,7 +62,7 @@ class TreeFiles:
             "reason": error.reason.value,
             "detail": str(error),
         }
-        _append(self.failures, msgspec.json.encode(row))
+        append_row(self.failures, row)
 
 
 async def build_trees(
@@ -85,7 +86,7 @@ async def build_trees(
         async with slots:
             try:
                 record = await build_task(artifact, client, settings)
-                files.add(msgspec.json.encode(record))
+                files.add(record)
                 state["built"] += 1
             except BuildError as error:
                 files.fail(artifact, error)
@@ -98,22 +99,6 @@ async def build_trees(
             if artifact.id not in files.built:
                 group.create_task(build(artifact))
     return Progress(len(artifacts), state["built"], failed)
-
-
-def _append(file: Path, line: bytes) -> None:
-    with file.open("ab") as stream:
-        stream.write(line + b"\n")
-    sync(file)
-
-
-def _cut_torn_line(file: Path) -> None:
-    if not file.is_file():
-        return
-    content = file.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        with file.open("r+b") as stream:
-            stream.truncate(whole)
 
 
 def _holds_lines(file: Path) -> bool:

@@ -5,7 +5,7 @@ from actors.trainer.gate import Cut
 from actors.trainer.publish import Published
 from actors.trainer.step_metrics import add_counters, mean_metric, step_row
 from rl.config.schema import GrpoConfig
-from rl.episode.jsonl import append_metrics, read_rows
+from rl.episode.jsonl import append_row, read_rows
 from rl.episode.outcome import EpisodeEnd, FinishReason
 from rl.episode.records import Candidate, Episode, EpisodeId, Group
 from rl.episode.tokens import Span, TokenTree
@@ -120,7 +120,7 @@ def test_a_row_by_hand(tmp_path):
         "episodes_failed": 0,
     }
     assert {name: made[name] for name in expected} == expected
-    append_metrics(tmp_path / "metrics.jsonl", made)
+    append_row(tmp_path / "metrics.jsonl", made)
     assert list(read_rows(tmp_path / "metrics.jsonl")) == [made]
 
 

@@ -11,7 +11,7 @@ from rl.discovery.tree import Awareness, TreeState
 from rl.episode.jsonl import (
     RowError,
     append_episode,
-    append_metrics,
+    append_row,
     read_episodes,
     read_rows,
     truncate_rows,
@@ -150,22 +150,22 @@ def test_the_same_episode_gives_the_same_bytes(tmp_path):
 @given(st.dictionaries(names, st.none() | numbers | counts | names | figures, max_size=5))
 def test_metrics_come_back_exactly(tmp_path_factory, row):
     path = tmp_path_factory.mktemp("rows") / "metrics.jsonl"
-    append_metrics(path, row)
+    append_row(path, row)
     assert list(read_rows(path)) == [row]
 
 
 def test_metrics_keep_the_order_of_their_keys(tmp_path):
-    append_metrics(tmp_path / "m", {"step": 1, "loss": None, "a": 0.5})
+    append_row(tmp_path / "m", {"step": 1, "loss": None, "a": 0.5})
     assert (tmp_path / "m").read_text() == '{"step":1,"loss":null,"a":0.5}\n'
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_pitfall_16_a_number_that_json_cannot_hold_is_refused_and_nothing_is_written(tmp_path, bad):
     path = tmp_path / "rows"
-    append_metrics(path, {"step": 0})
+    append_row(path, {"step": 0})
     before = path.read_bytes()
     with pytest.raises(RowError, match="metrics row: lag: mean is"):
-        append_metrics(path, {"lag": {"mean": bad}})
+        append_row(path, {"lag": {"mean": bad}})
     tree = TokenTree((Span(0, None, (2,), True, (bad,), "v"),))
     with pytest.raises(RowError, match=r"episode 0:t3: tokens: spans\[0\]: logprobs\[0\] is"):
         append_episode(path, simple(3, tokens=tree))
@@ -189,13 +189,13 @@ def test_truncating_drops_later_rows_and_the_torn_line(tmp_path):
 def test_a_file_cut_anywhere_keeps_its_whole_rows(tmp_path_factory, cut):
     path = tmp_path_factory.mktemp("rows") / "metrics.jsonl"
     for step in range(8):
-        append_metrics(path, {"step": step, "loss": 0.1 * step})
+        append_row(path, {"step": step, "loss": 0.1 * step})
     whole = path.read_bytes()[:cut].count(b"\n")
     path.write_bytes(path.read_bytes()[:cut])
     assert len(list(read_rows(path))) == whole
     truncate_rows(path, lambda row: True)
     assert [row["step"] for row in read_rows(path)] == list(range(whole))
-    append_metrics(path, {"step": "next"})
+    append_row(path, {"step": "next"})
     assert len(list(read_rows(path))) == whole + 1
 
 
@@ -203,14 +203,14 @@ def test_appending_to_a_torn_line_is_refused(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"step":0}\n{"st')
     with pytest.raises(RowError, match=r"metrics\.jsonl: the last line is torn"):
-        append_metrics(path, {"step": 1})
+        append_row(path, {"step": 1})
     assert path.read_bytes() == b'{"step":0}\n{"st'
 
 
 def test_a_crash_while_truncating_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "metrics.jsonl"
     for step in range(3):
-        append_metrics(path, {"step": step})
+        append_row(path, {"step": step})
     before = path.read_bytes()
 
     def power_cut(self, target):
