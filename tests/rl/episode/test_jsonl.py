@@ -164,7 +164,7 @@ def test_pitfall_16_a_number_that_json_cannot_hold_is_refused_and_nothing_is_wri
     path = tmp_path / "rows"
     append_row(path, {"step": 0})
     before = path.read_bytes()
-    with pytest.raises(RowError, match="metrics row: lag: mean is"):
+    with pytest.raises(RowError, match="row: lag: mean is"):
         append_row(path, {"lag": {"mean": bad}})
     tree = TokenTree((Span(0, None, (2,), True, (bad,), "v"),))
     with pytest.raises(RowError, match=r"episode 0:t3: tokens: spans\[0\]: logprobs\[0\] is"):
