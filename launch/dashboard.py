@@ -23,6 +23,10 @@ class DashboardError(Exception):
     """The dashboard does not answer as expected; the message is one clear line."""
 
 
+class DashboardGoneError(DashboardError):
+    """Nothing listens at the dashboard's port any more."""
+
+
 @dataclass(frozen=True)
 class JobState:
     """Where a submitted job stands. ``exit_code`` is the driver's, once it has ended."""
@@ -65,15 +69,19 @@ class Dashboard:
         )
 
     def stop_job(self, submission_id: str, timeout_s: float = 5.0) -> bool:
-        """Ask a job to stop, as ``ray job stop`` does; False when there is none to stop."""
+        """Ask a job to stop, as ``ray job stop`` does; False when the head knows no such job."""
         status, _ = self._request("POST", f"/api/jobs/{submission_id}/stop", timeout_s)
+        if status not in (200, 404):
+            raise DashboardError(f"{self.address}: stop {submission_id}: HTTP status {status}")
         return status == 200
 
     def _request(self, method: str, path: str, timeout_s: float) -> tuple[int, bytes]:
         try:
             return _http(method, self.address + path, self.token, timeout_s)
         except OSError as error:
-            raise DashboardError(f"{self.address} does not answer: {error}") from None
+            refused = isinstance(getattr(error, "reason", error), ConnectionRefusedError)
+            kind = DashboardGoneError if refused else DashboardError
+            raise kind(f"{self.address} does not answer: {error}") from None
 
 
 def probe(port: int, timeout_s: float = 1.0) -> Dashboard | None:

@@ -9,6 +9,10 @@ from launch.run_folder import Progress, Summary
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _WORKER_LINE = re.compile(r"^\([^()]+ pid=\d+[^()]*\) ?(?P<text>.*)$")
 _RAY_DETAIL = re.compile(r"^\d{4}-\d\d-\d\d [\d:,]+\s+(INFO|SUCC) \w+\.py:\d+ -- ")
+# Ray's C++ side: no error, or the advice that its own references to the arguments already follow.
+_RAY_CORE = re.compile(
+    r"^\[[^\]]* ([IW] \d+ \d+\] \w+\.cc|E \d+ \d+\] core_worker\.cc:\d+: Actor with class name: )"
+)
 _ALARM = re.compile(r"\b(WARNING|ERROR|CRITICAL|Error|Exception|Traceback)\b")
 
 
@@ -44,7 +48,7 @@ def worth_showing(line: str) -> bool:
     """
     found = _WORKER_LINE.match(line)
     if found is None:
-        return bool(line.strip()) and not _RAY_DETAIL.match(line)
+        return bool(line.strip()) and not (_RAY_DETAIL.match(line) or _RAY_CORE.match(line))
     return bool(_ALARM.search(found["text"]))
 
 

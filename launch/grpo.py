@@ -41,11 +41,12 @@ def main(arguments: Sequence[str]) -> int:
     from actors.trainer.checkpoint import CheckpointError
     from actors.trainer.job import connect, prepare_job, run_job
 
-    # A polite end and Ctrl-C look alike: the run is closed in good order and its processes end.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         job = prepare_job(config)
         connect(config)
+        # A polite end and Ctrl-C look alike: the run is closed in good order and its processes
+        # end. Set here because Ray, on connecting, sets a handler of its own that exits at once.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         return run_job(job)
     except (ConfigError, TaskFileError, ModelError, ClusterError, CheckpointError) as error:
         return refuse(error)

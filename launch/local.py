@@ -126,6 +126,7 @@ def _run_job(plan: RunPlan, options: Options, dashboard: Dashboard) -> int:
         display.close()
         print("stopping the job ...", flush=True)
         job.stop()
+        print(f"stopped: {RunFolder(plan.run_dir).how_to_continue()}", flush=True)
         raise
     finally:
         display.close()
@@ -159,6 +160,8 @@ def _leave(head: StartedHead, options: Options, status: int) -> None:
         return
     started = time.monotonic()
     stop_head(head, keep_folder=status == 1)
+    if status != 1 and not head.log.stat().st_size:
+        head.log.unlink()
     print(f"the local Ray head is stopped ({time.monotonic() - started:.0f} s)", flush=True)
     if head.folder.exists():
         print(f"Ray's own logs: {head.folder}/session_latest/logs", flush=True)

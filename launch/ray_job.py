@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from launch.dashboard import Dashboard, DashboardError, JobState
+from launch.dashboard import Dashboard, DashboardError, DashboardGoneError, JobState
 from launch.display import clean
 from launch.ray_head import JOB_STOP_SECONDS
 
@@ -80,13 +80,24 @@ class Job:
         """Stop the job if it was submitted, and the client; return once it has ended.
 
         Its driver gets JOB_STOP_SECONDS before the head kills it; the rest is the head's.
+
+        Raises:
+            JobError: the head did not take the request before the deadline.
         """
         self.client.terminate()  # first, so that nothing is submitted after the stop
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.client.wait(timeout=5.0)
-        with contextlib.suppress(DashboardError):  # the head is gone, and the job with it
-            if self.dashboard.stop_job(self.submission_id):
-                self._await_end(deadline_s)
+        give_up = time.monotonic() + deadline_s
+        while time.monotonic() < give_up:
+            try:
+                if self.dashboard.stop_job(self.submission_id):
+                    self._await_end(deadline_s)
+                return
+            except DashboardGoneError:  # and the job with it
+                return
+            except DashboardError:  # a head whose machine loads models is slow to answer
+                time.sleep(0.5)
+        raise JobError(f"job {self.submission_id} could not be stopped (log: {self.log})")
 
     def _await_end(self, deadline_s: float) -> JobState | None:
         give_up = time.monotonic() + deadline_s

@@ -73,6 +73,14 @@ class RunFolder:
             error=str(found.get("error") or ""),
         )
 
+    def how_to_continue(self) -> str:
+        """Return, for a run that was stopped, the arguments that go on with it or begin again."""
+        if any((self.path / "checkpoints").glob("step-*")):
+            return f"run.resume={self.path} continues from its last checkpoint"
+        if self.path.is_dir() and any(self.path.iterdir()):
+            return f"no checkpoint yet; run.dir={self.path} run.overwrite=true begins again"
+        return "nothing was written"
+
     def _seconds_left(self, step: float | None, steps: float | None) -> float | None:
         """Remaining steps at the mean pace of the last five."""
         paces = [pace for row in self.rows[-5:] if (pace := _step_seconds(row))]

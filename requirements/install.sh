@@ -57,7 +57,19 @@ fi
 
 # Byte-compiling here, on every core, takes half of pip's time for it and spares the first run.
 echo "$(printf '%4d' "$(elapsed)") s  compiling"
-"$venv/bin/python" -m compileall -q -j 0 "$packages" >>"$log" 2>&1 || true # some ship broken samples
+"$venv/bin/python" -m compileall -q -j 0 "$packages" >>"$log" 2>&1 &
+compiler=$!
+trap 'kill "$compiler" 2>/dev/null; exit 130' INT TERM
+ticks=0
+while kill -0 "$compiler" 2>/dev/null; do
+    sleep 1
+    ticks=$((ticks + 1))
+    [ $((ticks % 10)) -eq 0 ] || continue
+    sources=$(find "$packages" -name '*.py' | wc -l)
+    compiled=$(find "$packages" -name '*.cpython-311.pyc' | wc -l)
+    echo "$(printf '%4d' "$(elapsed)") s  compiled $compiled of $sources"
+done
+wait "$compiler" || true # some packages ship samples that no Python compiles
 
 if ! "$venv/bin/python" -c 'import torch' >>"$log" 2>&1; then
     tail -n 3 "$log" >&2

@@ -3,13 +3,13 @@
 import asyncio
 import itertools
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from actors.rollout.adapter_folder import AdapterFolder
 from actors.rollout.options import RolloutOptions
 from rl.episode.outcome import FinishReason
 from rl.policy.adapter import AdapterFiles, read_adapter, write_adapter
@@ -52,7 +52,7 @@ class RolloutWorker:
         self._retired: set[str] = set()
         self._adapter_ids = itertools.count(1)
         self._request_ids = itertools.count()
-        self._folder = Path(tempfile.mkdtemp(prefix="discern-adapters-", dir=_local_memory()))
+        self._folder: AdapterFolder | None = None  # only when there is something to put in
         self._counters: Counter[str] = Counter()
         self._engine: Any = None
 
@@ -105,7 +105,8 @@ class RolloutWorker:
         """
         if files.version in self._adapters:
             raise ValueError(f"adapter {files.version} is loaded already; versions are immutable")
-        folder = self._folder / files.version
+        self._folder = self._folder or AdapterFolder.create()
+        folder = self._folder.path / files.version
         await asyncio.to_thread(write_adapter, files, folder)
         adapter = self._lora_request(files.version, folder)
         if not await self._engine.add_lora(adapter):
@@ -156,7 +157,8 @@ class RolloutWorker:
         """Stop the engine's processes and remove the adapter files."""
         if self._engine is not None:
             await asyncio.to_thread(self._engine.shutdown)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._folder is not None:
+            self._folder.remove()
 
     def _resolve(self, request: SampleRequest) -> "tuple[str | None, LoRARequest | None]":
         if request.adapter is None:
@@ -248,9 +250,3 @@ def _completion(output: "RequestOutput") -> Completion:
     logprobs = tuple(entry[token].logprob for token, entry in pairs)
     finish = FinishReason.STOP if sampled.finish_reason == "stop" else FinishReason.LENGTH
     return Completion(tuple(sampled.token_ids), logprobs, finish)
-
-
-def _local_memory() -> str | None:
-    """Return the folder of the machine's shared memory, or ``None`` for the default temp folder."""
-    shared_memory = Path("/dev/shm")
-    return str(shared_memory) if shared_memory.is_dir() else None

@@ -45,6 +45,10 @@ class Crew:
             num_returns=len(self.rollouts),
             timeout=_SHUTDOWN_DEADLINE_S,
         )
+        self.kill()
+
+    def kill(self) -> None:
+        """End every actor at once; an engine ends with its worker."""
         for actor in (*self.simulators, *self.judges, *self.rollouts, *self.ranks):
             ray.kill(actor)
 
@@ -59,7 +63,7 @@ def start_crew(
     """Start all actors at once; return when every one is ready.
 
     Raises:
-        StartError: one did not start before its deadline, or failed.
+        StartError: one did not start before its deadline, or failed; none is left running.
     """
     need = {role: amount for role, (_, amount) in needs(config).items()}
     rollout_options = RolloutOptions.from_config(config, model)
@@ -99,13 +103,22 @@ def start_crew(
     simulators = _start_simulators(config, placement, setup, rollouts, judges)
     learner = LearnerGroup(ranks, options)
     crew = Crew(rollouts, judges, simulators, ranks, learner, (setup,))
+    try:
+        _await_all(crew, checkpoint, config)
+    except BaseException:  # Ctrl-C too: nobody else knows these actors yet
+        crew.kill()
+        raise
+    return crew
+
+
+def _await_all(crew: Crew, checkpoint: Checkpoint | None, config: Config) -> None:
     started = [
-        ("rollout worker", [worker.start.remote() for worker in rollouts]),
-        ("judge", [worker.ready.remote() for worker in judges]),
-        ("simulator", [worker.ready.remote() for worker in simulators]),
+        ("rollout worker", [worker.start.remote() for worker in crew.rollouts]),
+        ("judge", [worker.ready.remote() for worker in crew.judges]),
+        ("simulator", [worker.ready.remote() for worker in crew.simulators]),
         (
             "learner rank",
-            learner.start(
+            crew.learner.start(
                 checkpoint.adapter if checkpoint else None,
                 checkpoint.states if checkpoint else (),
             ),
@@ -115,7 +128,6 @@ def start_crew(
     for role, calls in started:
         for index, call in enumerate(calls):
             _await_start(f"{role} {index}", call, deadline)
-    return crew
 
 
 def _simulator_options(config: Config, model: str, tasks: tuple[Task, ...]) -> SimulatorOptions:

@@ -90,11 +90,17 @@ def run_job(job: Job) -> int:
         raise
     finally:
         _end(crew, placement, tracker)
-    return _summarise(folder, steps, started, error)
+    resumed_after = checkpoint.progress.step if checkpoint else None
+    table = final_rows(_metric_rows(folder), time.time() - started, resumed_after)
+    return _summarise(folder, steps, table, error)
+
+
+def _metric_rows(folder: RunFolder) -> list[dict[str, Any]]:
+    return list(read_rows(folder.metrics)) if folder.metrics.exists() else []
 
 
 def _last_step(folder: RunFolder) -> int:
-    rows = list(read_rows(folder.metrics)) if folder.metrics.exists() else []
+    rows = _metric_rows(folder)
     return int(rows[-1]["step"]) if rows else 0
 
 
@@ -162,10 +168,8 @@ def _end(crew: Crew | None, placement: Placement, tracker: Tracker | None) -> No
         tracker.finish()
 
 
-def _summarise(folder: RunFolder, steps: int, started: float, error: str) -> int:
-    rows = list(read_rows(folder.metrics)) if folder.metrics.exists() else []
-    table: Sequence[tuple[str, str]] = final_rows(rows, time.time() - started)
-    done = int(rows[-1]["step"]) if rows else 0
+def _summarise(folder: RunFolder, steps: int, table: Sequence[tuple[str, str]], error: str) -> int:
+    done = _last_step(folder)
     status = "failed" if error else "finished"
     folder.set_summary(
         {

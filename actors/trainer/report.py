@@ -41,10 +41,17 @@ class StepPrinter:
         )
 
 
-def final_rows(rows: Sequence[Mapping[str, Any]], seconds: float) -> list[tuple[str, str]]:
-    """Return the summary's (label, value) rows."""
+def final_rows(
+    rows: Sequence[Mapping[str, Any]], seconds: float, resumed_after: int | None = None
+) -> list[tuple[str, str]]:
+    """Return the summary's (label, value) rows.
+
+    ``rows`` are the whole run's; ``seconds`` are of this process alone, which went on after step
+    ``resumed_after``.
+    """
+    since = "" if resumed_after is None else f", since resuming after step {resumed_after}"
     if not rows:
-        return [("steps", "0"), ("seconds", f"{seconds:.0f}")]
+        return [("steps", "0"), (f"seconds{since}", f"{seconds:.0f}")]
     first, last = rows[0], rows[-1]
     return [
         ("steps", str(last["step"])),
@@ -56,7 +63,7 @@ def final_rows(rows: Sequence[Mapping[str, Any]], seconds: float) -> list[tuple[
         ("tokens trained / generated", _tokens(rows)),
         ("largest mismatch KL", _number(_largest(rows, "mismatch_kl"), ".1e")),
         ("failures", _failures(last["failures"])),
-        ("seconds", f"{seconds:.0f}"),
+        (f"seconds{since}", f"{seconds:.0f}"),
     ]
 
 

@@ -75,9 +75,15 @@ class Tracker:
             self._run.log(dict(_numbers(row)), step=step)
 
     def finish(self) -> None:
-        """Flush and close."""
-        if self._run is not None:
+        """Flush and close; a wandb process that was ended before us is said, not raised."""
+        if self._run is None:
+            return
+        import wandb
+
+        try:
             self._run.finish()
+        except (wandb.Error, OSError) as error:
+            print(f"wandb did not close its log: {_first_line(error)}", flush=True)
 
 
 def _first_line(error: Exception) -> str:

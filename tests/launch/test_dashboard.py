@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from launch.dashboard import Dashboard, DashboardError, probe, read_token
+from launch.dashboard import Dashboard, DashboardError, DashboardGoneError, probe, read_token
 from launch.ray_head import free_ports
 
 VERSION = {"version": "4", "ray_version": "2.60.0"}
@@ -120,8 +120,11 @@ def test_stop_and_a_head_that_is_gone(serve):
     port = serve({("POST", "/api/jobs/a/stop"): (200, b'{"stopped": true}')})
     assert Dashboard(port).stop_job("a")
     assert not Dashboard(port).stop_job("unknown")
-    with pytest.raises(DashboardError, match="does not answer"):
+    with pytest.raises(DashboardGoneError, match="does not answer"):
         Dashboard(free_ports(1)[0]).job("a")
+    failing = serve({("POST", "/api/jobs/a/stop"): (500, b"")})
+    with pytest.raises(DashboardError, match="stop a: HTTP status 500"):
+        Dashboard(failing).stop_job("a")
 
 
 def test_the_tokens_places_are_those_of_ray(tmp_path):

@@ -87,6 +87,9 @@ def test_a_terminal_gets_the_bar_and_the_log_above_it(monkeypatch):
         ("(Learner pid=7) ValueError: x", False),  # inside the traceback, which Ray raises again
         ("2026-11-30 22:51:47,417\tINFO worker.py:520 -- Connecting to Ray", False),
         ("2026-11-30 22:51:47,417\tWARNING worker.py:520 -- out of memory", True),
+        ("[2026-11-30 22:51:47,417 W 8 8] core_worker.cc:2465: slow call", False),
+        ("[2026-11-30 22:51:47,417 E 8 8] core_worker.cc:2465: Actor with class name: 'A'", False),
+        ("[2026-11-30 22:51:47,417 E 8 8] core_worker.cc:2465: lost the raylet", True),
     ],
 )
 def test_actors_details_stay_in_the_log_file(line, shown):

@@ -1,11 +1,14 @@
 """The entry point refuses what cannot run: one line, exit status 2, nothing written or loaded."""
 
+import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -129,3 +132,32 @@ def test_a_tiny_run_needs_no_cluster_and_leaves_nothing_behind(tmp_path: Path) -
     assert result.returncode == 0, result.stdout + result.stderr
     assert time.monotonic() - start < 180
     assert (tmp_path / "run" / "summary.json").is_file()
+
+
+@pytest.mark.heavy
+def test_a_run_stopped_while_its_actors_load_says_so_and_leaves_no_process(tmp_path: Path) -> None:
+    """Ray, on connecting, puts its own handler in place of any set before."""
+    folder = tmp_path / "run"
+    process = subprocess.Popen(
+        [sys.executable, "launch/grpo.py", "model=tiny", "train.steps=1", f"run.dir={folder}"],
+        cwd=CHECKOUT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"},
+    )
+    assert process.stdout is not None
+    try:
+        assert any(line.startswith("run folder: ") for line in process.stdout)
+        time.sleep(5.0)
+        started = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert output.endswith("run.resume continues from the last checkpoint\n")
+    assert json.loads((folder / "status.json").read_text())["phase"] == "stopped"
+    assert len(started) > 4  # a head, its agents, workers
+    _, alive = psutil.wait_procs(started, timeout=30)
+    assert alive == []

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from launch.dashboard import Dashboard, DashboardError, JobState
+from launch.dashboard import Dashboard, DashboardError, DashboardGoneError, JobState
 from launch.ray_job import EXCLUDES, UPLOADED, Job, JobError, _read, new_submission_id
 
 CLIENT_OUTPUT = """\
@@ -28,6 +28,7 @@ class FakeDashboard(Dashboard):
         super().__init__(port=1)
         object.__setattr__(self, "states", list(states))
         object.__setattr__(self, "stopped", [])
+        object.__setattr__(self, "refusals", [])  # what the first requests to stop meet
 
     def job(self, submission_id, timeout_s=5.0):
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
@@ -37,6 +38,8 @@ class FakeDashboard(Dashboard):
 
     def stop_job(self, submission_id, timeout_s=5.0):
         self.stopped.append(submission_id)
+        if self.refusals:
+            raise self.refusals.pop(0)
         return self.states[0] is not None
 
 
@@ -101,6 +104,24 @@ def test_stopping_ends_the_client_first_and_waits_for_the_job(tmp_path):
     assert job.client.poll() is not None
     assert dashboard.stopped == ["a"]
     assert len(dashboard.states) == 1  # the end was seen
+
+
+def test_a_head_that_is_slow_to_answer_is_asked_to_stop_the_job_again(tmp_path):
+    dashboard = FakeDashboard(_state("STOPPED"))
+    dashboard.refusals[:] = [DashboardError("timed out")]
+    job = _job(tmp_path, dashboard, "")
+    job.stop()
+    assert dashboard.stopped == ["a", "a"]
+
+
+def test_a_job_whose_head_is_gone_is_stopped_and_one_that_cannot_be_reached_is_not(tmp_path):
+    dashboard = FakeDashboard(_state("RUNNING"))
+    dashboard.refusals[:] = [DashboardGoneError("refused")]
+    _job(tmp_path, dashboard, "").stop()
+    assert dashboard.stopped == ["a"]
+    dashboard.refusals[:] = [DashboardError("timed out")] * 3
+    with pytest.raises(JobError, match="job a could not be stopped"):
+        _job(tmp_path, dashboard, "").stop(deadline_s=0.7)
 
 
 def test_submission_ids_are_unique_and_fit_a_url():

@@ -94,3 +94,16 @@ def test_summary(tmp_path):
     assert summary.status == "finished"
     assert summary.rows == (("Discover", "1.0"), ("steps", "6"))
     assert summary.error == ""
+
+
+def test_a_stopped_run_says_how_to_go_on_or_begin_again(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    assert folder.how_to_continue() == "nothing was written"
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    assert folder.how_to_continue() == (
+        f"no checkpoint yet; run.dir={tmp_path}/run run.overwrite=true begins again"
+    )
+    (tmp_path / "run" / "checkpoints" / "step-000001").mkdir()
+    assert folder.how_to_continue() == (
+        f"run.resume={tmp_path}/run continues from its last checkpoint"
+    )

@@ -79,6 +79,11 @@ def test_the_summary_by_hand():
         ("failures", "deadline 1"),  # counted since the start, so the last row has them all
         ("seconds", "61"),
     ]
+    # A resumed run's seconds are of its last part only, and say so.
+    assert final_rows(rows, 61.4, resumed_after=2)[-1] == (
+        "seconds, since resuming after step 2",
+        "61",
+    )
 
 
 def test_groups_that_only_length_told_apart_are_named_where_there_are_any():

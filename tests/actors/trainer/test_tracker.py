@@ -27,7 +27,7 @@ class FakeError(Exception):
 @pytest.fixture
 def wandb_double(monkeypatch):
     """Stands for wandb: keeps what it is given."""
-    seen = SimpleNamespace(init=None, logged=[], finished=0)
+    seen = SimpleNamespace(init=None, logged=[], finished=0, gone=False)
 
     class Run:
         def log(self, numbers, step):
@@ -35,6 +35,8 @@ def wandb_double(monkeypatch):
 
         def finish(self):
             seen.finished += 1
+            if seen.gone:
+                raise ConnectionResetError("Connection lost")
 
     def init(**arguments):
         seen.init = arguments
@@ -109,6 +111,15 @@ def refused(config):
     text = str(caught.value)
     assert "\n" not in text
     return text
+
+
+def test_a_wandb_that_a_signal_ended_first_does_not_hide_why_the_run_stopped(
+    tmp_path, wandb_double, capsys
+):
+    tracker = Tracker(RunConfig(), tmp_path / "run-1", {})
+    wandb_double.gone = True
+    tracker.finish()
+    assert capsys.readouterr().out == "wandb did not close its log: Connection lost\n"
 
 
 @pytest.fixture
