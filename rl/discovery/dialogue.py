@@ -1,36 +1,23 @@
 """One on-policy discovery dialogue: K replies a turn, judged from one state, one committed."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from rl.chat.format import ChatFormat
 from rl.chat.view import SeatView
 from rl.data.tasks import Task
-from rl.discovery.kernel import TransitionResult, draw_thresholds, judgeable, transition
-from rl.discovery.metrics import discover, satisfy
-from rl.discovery.progress import all_satisfied
+from rl.discovery.kernel import TransitionResult
 from rl.discovery.reward import turn_reward
 from rl.discovery.rules import DialogueRules
-from rl.discovery.tree import TreeState, initial_state
-from rl.discovery.user_seat import UserSeat
-from rl.discovery.user_turn import closest_option, user_intent_context
-from rl.episode.outcome import EpisodeEnd, FinishReason
-from rl.episode.records import Candidate, Episode, EpisodeId, Group, Turn, as_failed
-from rl.judging.interface import Abstention, Judgement, JudgeRequest, NodeQuestion, Verdict
+from rl.discovery.session import JudgeClient, UserSession
+from rl.discovery.tree import TreeState
+from rl.episode.outcome import EpisodeEnd
+from rl.episode.records import Candidate, Episode, EpisodeId, Group, as_failed
+from rl.judging.interface import Abstention, Judgement, Verdict
 from rl.sampling import Completion, Sampler, SampleRequest
 from rl.seeding import derive_seed, derived_random
 
 SEAT = "assistant"
-
-
-class JudgeClient(Protocol):
-    """Where a dialogue sends replies to be judged."""
-
-    async def judge(self, requests: Sequence[JudgeRequest]) -> list[Verdict]:
-        """Return one verdict for each request, in order; failures are abstentions."""
-        ...
 
 
 class DiscoveryDialogue:
@@ -60,30 +47,23 @@ class DiscoveryDialogue:
         self._sampler = sampler
         self._judge = judge
         self._view = SeatView(chat)
-        self._user = UserSeat(rules, chat, sampler, str(episode))
-        self._thresholds = draw_thresholds(
-            task.tree, derive_seed(rules.run_seed, str(episode), "kernel")
-        )
-        self._state = initial_state(task.tree, task.known)
-        self._history: list[tuple[str, str]] = []
-        self._turns: list[Turn] = []
+        self._session = UserSession(task, str(episode), rules, chat, sampler)
         self._groups: list[Group] = []
         self._rewards: dict[int, float] = {}
-        self._counters: Counter[str] = Counter()
 
     async def run(self) -> Episode:
         """Play the episode; raise what the sampler raises (then :meth:`stop` has the record)."""
         self._view.open(self._rules.system_prompt or None, self._task.opening)
-        self._say("user", self._task.opening)
+        self._session.say("user", self._task.opening)
         for turn in range(self._rules.assistant_turns):
             _, prefix = self._view.generation_prefix()
             if not self._has_room(len(prefix)):
                 return self._finish(EpisodeEnd.OPENING_TOO_LONG, self._no_room(len(prefix)))
-            before = self._state
+            before = self._session.state
             committed = await self._assistant_turn(turn, prefix)
             if committed is None:
                 return self._finish(EpisodeEnd.JUDGE_FAILED, self._why_unscored())
-            if all_satisfied(self._task.tree, self._state):
+            if self._session.all_satisfied:
                 return self._finish(EpisodeEnd.ALL_SATISFIED)
             last = turn + 1 == self._rules.assistant_turns
             if not last and not await self._user_turn(turn, before, committed):
@@ -118,8 +98,8 @@ class DiscoveryDialogue:
         sampled = tuple(self._sampled(c, result.version) for c in result.completions)
         group = Group(f"{self._episode}/{turn}", turn, sampled, None)
         self._groups.append(group)
-        verdicts = await self._judge.judge([self._question(c.text) for c in sampled])
-        outcomes = [self._outcome(verdict) for verdict in verdicts]
+        verdicts = await self._judge.judge([self._session.question(c.text) for c in sampled])
+        outcomes = [self._session.outcome(verdict) for verdict in verdicts]
         candidates = tuple(
             self._scored(candidate, verdict, outcome)
             for candidate, verdict, outcome in zip(sampled, verdicts, outcomes, strict=True)
@@ -132,59 +112,28 @@ class DiscoveryDialogue:
         assert outcome is not None
         assert isinstance(verdict, Judgement)
         self._view.commit(chosen.span)
-        self._state = outcome.state
-        self._counters["judgements_ignored"] += len(outcome.ignored)
-        self._say("assistant", chosen.text, chosen.version, chosen.finish)
+        self._session.advance(outcome)
+        self._session.say("assistant", chosen.text, chosen.version, chosen.finish)
         return verdict
 
     async def _user_turn(self, turn: int, before: TreeState, judgement: Judgement) -> bool:
         """Let the user speak; return whether it leaves room for a reply (else it is not said)."""
-        context = user_intent_context(
-            self._task.tree,
-            self._state,
-            self._task.opening,
-            self._rules.kernel.focus,
-            before,
-            closest_option(judgement),
-        )
-        said = await self._user.speak(turn, context, self._history, self._task.tree, self._state)
+        said = await self._session.next_user_turn(turn, before, judgement)
         opening, suffix = self._chat.generation_prompt_ids()
         added = self._chat.user_turn_ids(said.text) + opening + suffix
         if not self._has_room(self._view.tokens_used() + len(added)):
             return False
         self._view.add_user(said.text)
-        self._say("user", said.text, said.version, said.finish)
+        self._session.say("user", said.text, said.version, said.finish)
         return True
 
     def _has_room(self, prefix_tokens: int) -> bool:
         """Return whether a reply of full length fits after a prefix of so many tokens."""
         return prefix_tokens + self._rules.assistant.max_tokens <= self._rules.context_tokens
 
-    def _question(self, reply: str) -> JudgeRequest:
-        nodes = self._task.tree.nodes
-        asked = judgeable(self._task.tree, self._state, self._rules.kernel)
-        return JudgeRequest(
-            history=tuple(self._history),
-            reply=reply,
-            nodes=tuple(
-                NodeQuestion(
-                    n, nodes[n].text, nodes[n].dimension, nodes[n].cues, nodes[n].alternatives
-                )
-                for n in asked
-            ),
-        )
-
-    def _outcome(self, verdict: Verdict) -> TransitionResult | None:
-        if isinstance(verdict, Abstention):
-            self._counters[f"judge_abstained_{verdict.reason}"] += 1
-            return None
-        return transition(
-            self._task.tree, self._state, verdict, self._thresholds, self._rules.kernel
-        )
-
     def _sampled(self, completion: Completion, version: str) -> Candidate:
         span = self._view.add_candidate(completion.ids, completion.logprobs, version)
-        self._counters[f"finish_{completion.finish}"] += 1
+        self._session.count(f"finish_{completion.finish}")
         text = self._chat.decode_turn(completion.ids)
         return Candidate(span, text, len(completion.ids), completion.finish, version)
 
@@ -194,7 +143,11 @@ class DiscoveryDialogue:
         if outcome is None:
             return replace(candidate, verdict=verdict)
         parts = turn_reward(
-            self._task.tree, self._state, outcome.state, candidate.tokens, self._rules.reward
+            self._task.tree,
+            self._session.state,
+            outcome.state,
+            candidate.tokens,
+            self._rules.reward,
         )
         self._rewards[candidate.span] = parts.total
         return replace(
@@ -215,12 +168,6 @@ class DiscoveryDialogue:
             usable
         )
 
-    def _say(
-        self, role: str, text: str, version: str | None = None, finish: FinishReason | None = None
-    ) -> None:
-        self._turns.append(Turn(len(self._turns), role, text, self._state, version, finish))
-        self._history.append((role, text))
-
     def _no_room(self, prefix_tokens: int) -> str:
         return (
             f"the opening of {prefix_tokens} tokens and assistant.max_tokens="
@@ -235,7 +182,6 @@ class DiscoveryDialogue:
         return "; ".join(dict.fromkeys(reasons)) or "no candidate has tokens"
 
     def _finish(self, end: EpisodeEnd, detail: str = "") -> Episode:
-        tree = self._task.tree
         return Episode(
             id=self._episode,
             seat=SEAT,
@@ -243,13 +189,9 @@ class DiscoveryDialogue:
             end=end,
             tokens=self._view.build(self._rewards),
             groups=tuple(self._groups),
-            turns=tuple(self._turns),
-            metrics={
-                "discover": discover(tree, self._state),
-                "satisfy": satisfy(tree, self._state),
-                "assistant_turns": float(sum(turn.role == "assistant" for turn in self._turns)),
-            },
-            counters=dict(self._counters + self._user.counters),
+            turns=tuple(self._session.turns),
+            metrics=self._session.metrics(),
+            counters=self._session.counters(),
             detail=detail,
         )
 
