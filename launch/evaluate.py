@@ -9,6 +9,7 @@ suite=engagement  agreement of a judge with labelled replies; ``data`` names tas
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"error: out={error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -99,7 +100,18 @@ def read_arguments(arguments: Sequence[str]) -> tuple[str, Request]:
     validate(config)
     data = tuple(Path(name.strip()).expanduser() for name in files if name.strip())
     out = Path(own["out"]).expanduser() if own["out"] else None
+    if out is not None:
+        _check_new_file(out)
     return suite, Request(data, out, config)
+
+
+def _check_new_file(out: Path) -> None:
+    """Say before measuring what could not be written after it; nothing is overwritten."""
+    if os.path.lexists(out):
+        raise wrong("out", out, "is there already; expected a new file")
+    above = next(parent for parent in out.absolute().parents if os.path.lexists(parent))
+    if not above.is_dir():
+        raise wrong("out", out, f"{above} is no folder")
 
 
 if __name__ == "__main__":

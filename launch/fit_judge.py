@@ -40,6 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Fit, report, and write the weights file unless told not to."""
     given = sys.argv[1:] if arguments is None else arguments
     options = _parser().parse_args(given or ["--help"])
+    if options.output and (options.output.is_dir() or not options.output.parent.is_dir()):
+        print(f"error: --output {options.output}: expected a file in a folder", file=sys.stderr)
+        return 2
     try:
         encoder = SentenceEncoder(options.encoder)
     except EncoderMissingError as error:

@@ -19,6 +19,7 @@ from rl.config.errors import ConfigError
 from rl.config.load import describe_keys, load_config
 from rl.config.validate import validate, validate_paths
 from rl.data.tasks import TaskFileError
+from rl.episode.jsonl import RowError
 from rl.models.errors import ModelError
 
 
@@ -48,7 +49,14 @@ def main(arguments: Sequence[str]) -> int:
         # end. Set here because Ray, on connecting, sets a handler of its own that exits at once.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         return run_job(job)
-    except (ConfigError, TaskFileError, ModelError, ClusterError, CheckpointError) as error:
+    except (
+        ConfigError,
+        TaskFileError,
+        ModelError,
+        ClusterError,
+        CheckpointError,
+        RowError,  # of a folder that is to be continued
+    ) as error:
         return refuse(error)
     except KeyboardInterrupt:
         print("stopped by a signal; run.resume continues from the last checkpoint", file=sys.stderr)

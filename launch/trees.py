@@ -25,7 +25,7 @@ from rl.config.validate import validate
 from rl.data.artifacts import Artifact, load_artifacts
 from rl.data.tasks import TaskFileError
 from rl.discovery.construction.build import BuildSettings
-from rl.discovery.construction.run import Progress, TreeFiles, build_trees
+from rl.discovery.construction.run import Progress, TreeFiles, build_trees, failures_file
 from rl.episode.jsonl import RowError
 
 OWN_KEYS = ("artifacts", "out", "domain")
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"error: out={error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped; the same command goes on with what is missing", file=sys.stderr)
@@ -80,8 +80,13 @@ def read_arguments(arguments: Sequence[str]) -> Request:
     given.setdefault("judge.backend", "llm")
     config = load_config([f"{key}={value}" for key, value in given.items()])
     validate(config)
-    artifacts = load_artifacts(Path(own["artifacts"]).expanduser(), own["domain"] or "custom")
-    return Request(tuple(artifacts), Path(own["out"]).expanduser(), config.judge, config.run.seed)
+    if config.judge.backend != "llm":
+        raise wrong("judge.backend", config.judge.backend, "expected llm: it writes the trees")
+    source, out = Path(own["artifacts"]).expanduser(), Path(own["out"]).expanduser()
+    if source.resolve() in (out.resolve(), failures_file(out.resolve())):
+        raise wrong("out", out, f"would be written over artifacts={source}")
+    artifacts = load_artifacts(source, own["domain"] or "custom")
+    return Request(tuple(artifacts), out, config.judge, config.run.seed)
 
 
 async def _build(request: Request, files: TreeFiles) -> Progress:

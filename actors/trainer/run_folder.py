@@ -33,7 +33,10 @@ class RunFolder:
             ConfigError: there is something in the folder that may not be removed.
         """
         folder = Path(config.run.dir)
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise wrong("run.dir", folder, f"cannot be made: {error.strerror}") from None
         if config.run.overwrite and (folder / RESOLVED_CONFIG).is_file():
             _empty(folder)
         if any(folder.iterdir()):

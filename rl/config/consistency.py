@@ -1,7 +1,9 @@
 """Rules over several keys: values that are fine alone and impossible together."""
 
 import math
+import re
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from rl.config.errors import ConfigError, wrong
 from rl.config.schema import Config
@@ -170,14 +172,32 @@ def one_run_folder(config: Config) -> Iterator[ConfigError]:
         yield wrong("run.overwrite", True, f"expected false with run.resume={run.resume}")
 
 
+def run_name_is_a_file_name(config: Config) -> Iterator[ConfigError]:
+    """The run's folder and its log are called by it."""
+    if not re.fullmatch(r"\w[\w. -]{0,99}", config.run.name):
+        yield wrong(
+            "run.name",
+            config.run.name,
+            "expected 1 to 100 letters, digits, or '_', '.', '-', ' ', the first a letter or digit",
+        )
+
+
 def llm_judge_has_an_endpoint(config: Config) -> Iterator[ConfigError]:
     """A language model as judge is reached over HTTP."""
     judge = config.judge
-    if judge.backend == "llm" and not judge.endpoint.startswith(("http://", "https://")):
+    if judge.backend == "llm" and not _is_base_url(judge.endpoint):
         yield wrong(
             "judge.endpoint",
             judge.endpoint,
-            "expected a base URL that begins with http:// or https:// with judge.backend=llm",
+            "expected a base URL such as http://127.0.0.1:8000/v1 with judge.backend=llm",
         )
     if judge.backend != "llm" and judge.endpoint:
         yield wrong("judge.endpoint", judge.endpoint, "expected none without judge.backend=llm")
+
+
+def _is_base_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none, a bracket that is left open
+        return False

@@ -120,7 +120,9 @@ def _apply_file(config: DictConfig, file: Traversable) -> list[str]:
         raise ConfigError(f"{file}: no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: cannot be read: {error}") from None
-    except (OmegaConfBaseException, yaml.YAMLError) as error:
+    except RecursionError:
+        raise ConfigError(f"{file}: not valid YAML: nested too deeply") from None
+    except (OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"{file}: not valid YAML: {error}") from None
     plain = OmegaConf.to_container(content)
     if not isinstance(plain, Mapping):
@@ -153,7 +155,11 @@ def _continued(given: dict[str, str]) -> Config:
                 f"{name}={given[name]}: cannot be given with run.resume={folder}, which continues "
                 f"with the run's own configuration; allowed are {', '.join(RESUME_KEYS)}"
             )
-    if not (folder / RESOLVED_CONFIG).is_file():
+    try:
+        found = (folder / RESOLVED_CONFIG).is_file()
+    except OSError as error:  # a name that is too long
+        raise ConfigError(f"run.resume={folder}: {error.strerror}") from None
+    if not found:
         raise ConfigError(f"run.resume={folder}: expected a run folder with {RESOLVED_CONFIG}")
     config = OmegaConf.structured(load_resolved(folder))
     for name, text in {"run.resume": str(folder), "run.dir": "", **given}.items():

@@ -42,16 +42,39 @@ def set_key(config: DictConfig, name: str, value: object) -> None:
     key = schema_keys().get(name)
     if key is None:
         raise _unknown_key(name)
-    if "${" in display(value):  # would be an interpolation
-        raise wrong(name, value, "'${' is not allowed")
+    _check_text(name, value)
     expected = _LISTS[key.element] if key.element else _SCALARS[key.type]
     try:
         if key.element and isinstance(value, str):
-            OmegaConf.update(config, name, yaml.load(value, yaml.BaseLoader))  # elements stay text
+            elements = yaml.load(value, yaml.BaseLoader)  # elements stay text
+            _check_text(name, elements)
+            OmegaConf.update(config, name, elements)
         else:
             OmegaConf.update(config, name, value)
-    except (OmegaConfBaseException, yaml.YAMLError):
+    except (OmegaConfBaseException, yaml.YAMLError, RecursionError):
         raise wrong(name, value, f"expected {expected}") from None
+
+
+def _check_text(name: str, value: object) -> None:
+    """Refuse what is no plain text: OmegaConf's own signs, and what no file name or prompt holds.
+
+    ``${`` would be an interpolation, ``???`` a value that is missing.
+    """
+    shown = display(value)
+    if "${" in shown:
+        raise wrong(name, value, "'${' is not allowed")
+    if "???" in (value if isinstance(value, list) else [value]):
+        raise wrong(name, value, "'???' is not allowed")
+    if "\0" in shown or not _is_unicode(shown):
+        raise wrong(name, ascii(shown), "expected text in UTF-8, without null characters")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _unknown_key(name: str) -> ConfigError:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rl.config.errors import ConfigError, wrong
+from rl.config.keys import value_at
 from rl.config.load import RESOLVED_CONFIG
 from rl.config.schema import Config
 from rl.data.tasks import TaskFileError, bundled_task_files
@@ -23,8 +24,21 @@ def validate_paths(config: Config) -> None:
         ConfigError: the first that cannot, in one line: key, path, what is wrong.
     """
     for check in _CHECKS:
-        for error in check(config):
-            raise error
+        try:
+            for error in check(config):
+                raise error
+        except OSError as error:  # a name that is too long, a folder that may not be read
+            named = str(error.filename)
+            raise wrong(_key_of(config, named), named, str(error.strerror)) from None
+
+
+def _key_of(config: Config, path: str) -> str:
+    """Return the key whose value ``path`` is, or lies in."""
+    for key in ("run.dir", "run.resume", "model.path", "discovery.user_adapter"):
+        value = str(value_at(config, key))
+        if value and path.startswith(str(Path(value))):
+            return key
+    return "tasks.files"
 
 
 def _outputs_last(config: Config) -> Iterator[ConfigError]:
@@ -46,7 +60,9 @@ def _run_folder(config: Config) -> Iterator[ConfigError]:
     folder = Path(config.run.dir)
     if not config.run.dir:
         return
-    if not folder.exists():
+    if folder.is_symlink() and not folder.exists():
+        yield wrong("run.dir", folder, "is a link to nothing; expected a new or empty folder")
+    elif not folder.exists():
         yield from _can_be_made(folder)
     elif not folder.is_dir():
         yield wrong("run.dir", folder, "is a file; expected a new or empty folder")

@@ -25,6 +25,7 @@ RULES: tuple[Rule, ...] = (
     consistency.adapter_has_targets,
     consistency.head_adapter_is_trainable,
     consistency.calibration_has_a_constraint,
+    consistency.run_name_is_a_file_name,
     consistency.llm_judge_has_an_endpoint,
     consistency.betas_are_two_fractions,
     consistency.tasks_are_named,

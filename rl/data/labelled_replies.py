@@ -66,14 +66,16 @@ def load_labelled_replies(paths: Sequence[Path]) -> list[LabelledRequest]:
 
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
+    seen: set[Path] = set()
     for path in paths:
-        if not path.is_dir():
-            yield path
-            continue
-        files = sorted(path.glob("*.jsonl"))
+        files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
         if not files:
             raise TaskFileError(f"{path}: the folder holds no .jsonl file")
-        yield from files
+        for file in files:
+            if file.resolve() in seen:
+                raise TaskFileError(f"{file}: given twice; its replies would count double")
+            seen.add(file.resolve())
+            yield file
 
 
 def _holds_rows(file: Path) -> bool:
@@ -81,7 +83,7 @@ def _holds_rows(file: Path) -> bool:
     _, line = next(read_lines(file))
     try:
         return _PROBE.decode(line).frontier is not msgspec.UNSET
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return False
 
 
@@ -100,6 +102,8 @@ def _read_row(line: bytes) -> LabelledRequest:
         row = _DECODER.decode(line)
     except msgspec.MsgspecError as error:
         raise FieldError(*describe_decoding_error(error)) from None
+    except RecursionError:
+        raise FieldError("", "invalid JSON: nested too deeply") from None
     _check_row(row)
     return LabelledRequest(
         task=row.task,

@@ -1,7 +1,7 @@
 """Discovery tasks: reads task files and says, in one line, what is wrong with a bad one."""
 
 import codecs
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files as package_files
 from pathlib import Path
@@ -59,13 +59,21 @@ def load_tasks(files: Sequence[Path]) -> list[Task]:
     tasks: list[Task] = []
     places: dict[str, str] = {}
     for file in files:
-        for line, task in _read_file(Path(file)):
+        for line, task in _read_tasks(Path(file), read_lines(Path(file))):
             place = f"{file}:{line}"
             if task.id in places:
                 raise TaskFileError(f"{place}: id: {task.id!r} is already at {places[task.id]}")
             places[task.id] = place
             tasks.append(task)
     return tasks
+
+
+def task_ids(file: Path, content: bytes) -> set[str]:
+    """Return the ids of the tasks in ``content``, which was read from ``file``.
+
+    Raises :class:`TaskFileError` for a line that is no task.
+    """
+    return {task.id for _, task in _read_tasks(file, enumerate(content.splitlines(), start=1))}
 
 
 def bundled_task_files(domains: Sequence[str]) -> list[Path]:
@@ -99,11 +107,12 @@ def read_lines(file: Path) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def _read_file(file: Path) -> Iterator[tuple[int, Task]]:
+def _read_tasks(file: Path, lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Task]]:
     """Yield (line number, task) for each line that is not blank."""
-    for number, line in read_lines(file):
+    for number, line in lines:
         try:
-            yield number, _read_task(line)
+            if line.strip():
+                yield number, _read_task(line)
         except FieldError as error:
             raise TaskFileError(f"{file}:{number}: {error}") from None
 

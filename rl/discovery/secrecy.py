@@ -1,9 +1,13 @@
 """The leak check: does a user turn say what the user is not aware of yet (specification §3)?"""
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 from rl.discovery.tree import IntentNode, IntentTree, TreeState
+
+# Typographic quotes, and what Markdown puts around words.
+_SIGNS = {"’": "'", "‘": "'", "“": '"', "”": '"', "_": " ", "*": " ", "`": " "}
 
 
 def leaks(
@@ -12,9 +16,10 @@ def leaks(
     """Return the ids of undiscovered or emerging nodes that ``text`` gives away, in tree order.
 
     A node is given away by one of its cues, or its whole text, on word boundaries and whatever
-    the case. A cue that the user may say anyway is no leak: one found in the text, cues or
-    dimension of a discovered node, in the dimension of an emerging node, or in one of the
-    ``allowed`` texts (the opening, the option that the user picks).
+    the case, the accents' encoding, the kind of dash, Markdown signs or invisible characters. A
+    cue that the user may say anyway is no leak: one found in the text, cues or dimension of a
+    discovered node, in the dimension of an emerging node, or in one of the ``allowed`` texts (the
+    opening, the option that the user picks).
     """
     said = _normalise(text)
     free = [_normalise(part) for part in (*_speakable(tree, state), *allowed)]
@@ -34,7 +39,9 @@ def _speakable(tree: IntentTree, state: TreeState) -> Iterable[str]:
 
 
 def _gives_away(said: str, node: IntentNode, free: Sequence[str]) -> bool:
-    for phrase in (*node.cues, node.text.rstrip(".")):
+    for phrase in map(_normalise, (*node.cues, node.text.rstrip("."))):
+        if not phrase:  # it would stand in every text
+            continue
         pattern = _pattern(phrase)
         if pattern.search(said) and not any(pattern.search(text) for text in free):
             return True
@@ -43,8 +50,16 @@ def _gives_away(said: str, node: IntentNode, free: Sequence[str]) -> bool:
 
 def _pattern(phrase: str) -> re.Pattern[str]:
     # Look-arounds instead of \b, because a cue may begin or end with a sign ("old mr.").
-    return re.compile(rf"(?<!\w){re.escape(_normalise(phrase))}(?!\w)")
+    return re.compile(rf"(?<!\w){re.escape(phrase)}(?!\w)")
 
 
 def _normalise(text: str) -> str:
-    return " ".join(text.casefold().replace("’", "'").replace("‑", "-").split())
+    composed = unicodedata.normalize("NFKC", text).casefold()
+    return " ".join("".join(map(_plain, composed)).split())
+
+
+def _plain(sign: str) -> str:
+    category = unicodedata.category(sign)
+    if category == "Cf":  # zero-width, soft hyphens: nobody sees them
+        return ""
+    return "-" if category == "Pd" else _SIGNS.get(sign, sign)

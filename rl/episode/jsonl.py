@@ -67,9 +67,10 @@ def read_episodes(path: Path) -> Iterator[Episode]:
     for number, line in _lines(path):
         try:
             row = _DECODER.decode(line)
-        except msgspec.MsgspecError as error:
+            groups = tuple(_group_from_row(g) for g in row.groups)
+        except (msgspec.MsgspecError, ValueError) as error:
             raise RowError(f"{path}, line {number}: not an episode: {error}") from error
-        yield _convert(row, Episode, groups=tuple(_group_from_row(g) for g in row.groups))
+        yield _convert(row, Episode, groups=groups)
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
@@ -99,19 +100,33 @@ def truncate_rows(path: Path, keep: Callable[[Row], bool]) -> int:
     """
     if not path.exists():
         return 0
+    if not path.is_file():
+        raise RowError(f"{path}: is no file")
     dropped = int(_is_torn(path))
-    fresh = path.with_name(path.name + ".new")
-    with fresh.open("wb") as out:
-        for number, line in _lines(path):
-            if keep(_decode_row(path, number, line)):
-                out.write(line)
-            else:
-                dropped += 1
-        out.flush()
-        os.fsync(out.fileno())
-    fresh.replace(path)
-    sync(path.parent)
+    path = path.resolve()  # a link stays one
+    kept: list[bytes] = []
+    for number, line in _lines(path):
+        if _keeps(keep, path, number, line):
+            kept.append(line)
+        else:
+            dropped += 1
+    if dropped:
+        fresh = path.with_name(path.name + ".new")
+        with fresh.open("wb") as out:
+            out.writelines(kept)
+            out.flush()
+            os.fsync(out.fileno())
+        fresh.replace(path)
+        sync(path.parent)
     return dropped
+
+
+def _keeps(keep: Callable[[Row], bool], path: Path, number: int, line: bytes) -> bool:
+    row = _decode_row(path, number, line)
+    try:
+        return keep(row)
+    except (KeyError, TypeError) as error:
+        raise RowError(f"{path}, line {number}: not a row of this file: {error!r}") from None
 
 
 def _append(path: Path, line: bytes) -> None:
@@ -188,4 +203,8 @@ def _group_from_row(group: _GroupRow) -> Group:
 
 
 def _verdict_from_row(verdict: _VerdictRow | None) -> Judgement | Abstention | None:
-    return None if verdict is None else (verdict.judgement or verdict.abstention)
+    if verdict is None:
+        return None
+    if (verdict.judgement is None) == (verdict.abstention is None):
+        raise ValueError("a verdict is a judgement or an abstention")
+    return verdict.judgement or verdict.abstention

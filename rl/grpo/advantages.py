@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+# Far beyond any reward that means something; squares of larger ones overflow.
+LARGEST_REWARD = 1e100
+
 
 class GroupStatus(StrEnum):
     """Whether a group teaches anything, and if not, why."""
@@ -60,13 +63,16 @@ def group_advantages(
 
     ``rewards`` holds one entry for each candidate; ``None`` marks one that could not be scored:
     it enters no statistic. ``normalise="mean"`` leaves the division out. Raises ``ValueError``
-    for a reward that is not finite.
+    for a reward that is not finite or larger than :data:`LARGEST_REWARD`.
     """
     kind = Normalisation(normalise)
     scored = [reward for reward in rewards if reward is not None]
     for index, reward in enumerate(rewards):
-        if reward is not None and not math.isfinite(reward):
-            raise ValueError(f"reward {index} is {reward}; allowed: a finite number, or None")
+        if reward is not None and not abs(reward) <= LARGEST_REWARD:
+            raise ValueError(
+                f"reward {index} is {reward}; allowed: from -{LARGEST_REWARD:g} to "
+                f"{LARGEST_REWARD:g}, or None"
+            )
     statistics = _statistics(scored)
     if len(scored) < max(min_group_size, 1):
         return GroupAdvantages((None,) * len(rewards), GroupStatus.TOO_SMALL, statistics)

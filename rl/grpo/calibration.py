@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from rl.config.schema import GrpoConfig
-from rl.grpo.advantages import GroupAdvantages, GroupStatus, group_advantages
+from rl.grpo.advantages import LARGEST_REWARD, GroupAdvantages, GroupStatus, group_advantages
 
 
 class CalibrationMode(StrEnum):
@@ -69,22 +69,27 @@ def calibrate(
     max_violating r + m ≤ min_compliant r. Groups of one kind keep r = q. ``None`` is an
     abstention, of the scorer or of the verifier: the candidate gets no reward, except that the
     mode ``quality_only`` does not ask the verifier. Raises ``ValueError`` for lengths that
-    differ, a quality that is not finite, or a margin below 0.
+    differ, a quality or bonus that is no number a reward can be, or a margin below 0.
     """
     kind = CalibrationMode(mode)
     if len(qualities) != len(compliant):
         raise ValueError(f"{len(qualities)} qualities but {len(compliant)} constraint answers")
-    if not (math.isfinite(margin) and margin >= 0):
-        raise ValueError(f"margin is {margin}; allowed: a finite number, at least 0")
+    if not 0 <= margin <= LARGEST_REWARD:
+        raise ValueError(f"margin is {margin}; allowed: from 0 to {LARGEST_REWARD:g}")
+    if not abs(bonus) <= LARGEST_REWARD:
+        raise ValueError(f"bonus is {bonus}; allowed: at most {LARGEST_REWARD:g} in size")
     for index, quality in enumerate(qualities):
-        if quality is not None and not math.isfinite(quality):
-            raise ValueError(f"quality {index} is {quality}; allowed: a finite number, or None")
+        if quality is not None and not abs(quality) <= LARGEST_REWARD:
+            raise ValueError(
+                f"quality {index} is {quality}; allowed: from -{LARGEST_REWARD:g} to "
+                f"{LARGEST_REWARD:g}, or None"
+            )
     pairs = list(zip(qualities, compliant, strict=True))
     met = [q for q, b in pairs if q is not None and b is True]
     broken = [q for q, b in pairs if q is not None and b is False]
     shift = 0.0
     if kind is CalibrationMode.CALIBRATED and met and broken:
-        shift = max(0.0, max(broken) - min(met) + margin)
+        shift = _shift(max(broken), min(met), margin)
     rewards = tuple(_reward(kind, q, b, shift, bonus) for q, b in pairs)
     return CalibratedRewards(rewards, shift, len(met), len(broken))
 
@@ -127,6 +132,15 @@ def constrained_advantages(
         positive_violators=sum(a > 0 for a, b in scored if b is False),
         negative_compliers=sum(a < 0 for a, b in scored if b is True),
     )
+
+
+def _shift(best_broken: float, worst_met: float, margin: float) -> float:
+    """Return Δ, a rounding error larger where the order would else be lost to rounding."""
+    shift = max(0.0, best_broken - worst_met + margin)
+    ulp = math.ulp(max(abs(best_broken), abs(worst_met), shift, margin))
+    while best_broken - shift + margin > worst_met:
+        shift += ulp
+    return shift
 
 
 def _reward(

@@ -89,4 +89,6 @@ def _arguments(request: ChatRequest, model: str) -> dict[str, Any]:
 def _text(response: Any) -> str:
     """Return the first choice's text, with the thinking that some models put before it cut off."""
     text = response.choices[0].message.content or ""
-    return str(text).rpartition("</think>")[2].strip()
+    # Half a surrogate pair (an emoji cut at the length) is no text; it becomes a question mark.
+    whole = str(text).encode("utf-8", "replace").decode()
+    return whole.rpartition("</think>")[2].strip()

@@ -56,3 +56,19 @@ def test_engagement_is_printed_and_written(
     assert 0 < result["kappa"] < 1
     assert set(result["per_label"]) == {"none", "direct", "tangential"}
     assert f"kappa {result['kappa']:.3f}" in capsys.readouterr().out
+
+
+def test_nothing_is_overwritten_and_no_file_read_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [svg] = bundled_task_files(["svg"])
+    arguments = ["suite=engagement", f"data={svg}", "judge.backend=cues"]
+    mine = tmp_path / "mine.json"
+    mine.write_text("mine")
+    assert main([*arguments, f"out={mine}"]) == 2
+    assert mine.read_text() == "mine"
+    assert f"out={mine}: is there already" in capsys.readouterr().err
+    assert main([*arguments, f"out={mine / 'below.json'}"]) == 2
+    assert "is no folder" in capsys.readouterr().err
+    assert main([*arguments, str(svg.parent)]) == 2
+    assert "svg" in capsys.readouterr().err

@@ -36,3 +36,9 @@ def test_without_arguments_it_prints_them_and_writes_nothing(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["--folds", "3"])
     assert caught.value.code == 2
+
+
+def test_a_file_that_cannot_be_written_is_said_before_fitting(tmp_path, capsys):
+    for output in ("", str(tmp_path), str(tmp_path / "absent" / "w.json")):
+        assert main(["--output", output]) == 2
+        assert "expected a file in a folder" in capsys.readouterr().err

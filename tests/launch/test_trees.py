@@ -12,6 +12,7 @@ from rl.config.errors import ConfigError
 from rl.data.tasks import TaskFileError, load_tasks
 from tests.llm_server import answer, serve
 
+ENDPOINT = "judge.endpoint=http://127.0.0.1/v1"
 LEAVES = ["It is set on a tram.", "It ends in rain."]
 PLACE = {"cues": ["tram"], "alternatives": ["bus"]}
 ANSWERS = {
@@ -129,17 +130,54 @@ def test_an_artefact_that_cannot_be_used_is_named_before_anything_is_asked(
 
 
 def test_arguments_that_are_missing_or_wrong(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
 ) -> None:
     source = write(tmp_path / "a.jsonl", story("one"))
     with pytest.raises(ConfigError, match="artifacts=: expected a JSONL file"):
         read_arguments(["out=x"])
     with pytest.raises(ConfigError, match=r"judge\.endpoint=: expected a base URL"):
         read_arguments([f"artifacts={source}", "out=x"])
+    with pytest.raises(ConfigError, match=r"judge\.backend=cues: expected llm"):
+        read_arguments([f"artifacts={source}", "out=x", "judge.backend=cues"])
+    for out in (source, tmp_path / "other" / ".." / "a.jsonl"):
+        with pytest.raises(ConfigError, match="would be written over artifacts="):
+            read_arguments([f"artifacts={source}", f"out={out}", ENDPOINT])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "my notes\n",
+        "my notes",
+        '{"id": "x"}\n',
+        "a\nb",
+        '{"id":"1"}\nmy notes',
+        "[1]",
+        '{"id":"t"}',
+    ],
+)
+def test_a_file_that_is_no_task_file_is_left_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    source = write(tmp_path / "a.jsonl", story("one"))
     occupied = tmp_path / "notes.jsonl"
-    occupied.write_text("my notes\n")
-    assert (
-        main([f"artifacts={source}", f"out={occupied}", "judge.endpoint=http://127.0.0.1/v1"]) == 2
-    )
-    assert "notes.jsonl, line 1" in capsys.readouterr().err
-    assert occupied.read_text() == "my notes\n"
+    occupied.write_text(content)
+    assert main([f"artifacts={source}", f"out={occupied}", ENDPOINT]) == 2
+    assert f"error: {occupied}" in capsys.readouterr().err
+    assert occupied.read_text() == content
+
+
+def test_a_task_file_without_its_last_newline_keeps_its_last_task(tmp_path: Path) -> None:
+    source = write(tmp_path / "a.jsonl", story("one"), story("two"))
+    out = tmp_path / "tasks.jsonl"
+    with serve(scripted) as server:
+        arguments = [f"artifacts={source}", f"judge.endpoint={server.url}"]
+        assert main([*arguments, f"out={out}"]) == 0
+        whole = out.read_bytes()
+        out.write_bytes(whole.rstrip(b"\n"))
+        link = tmp_path / "link.jsonl"
+        link.symlink_to(out)
+        assert main([*arguments, f"out={link}"]) == 0
+        assert len(server.asked) == 8
+    assert out.read_bytes() == whole
+    assert link.is_symlink()

@@ -10,10 +10,12 @@ import msgspec
 
 from rl.data.artifacts import Artifact
 from rl.data.task_format import TaskRecord
-from rl.data.tasks import load_tasks
+from rl.data.tasks import task_ids
 from rl.discovery.construction.build import BuildError, BuildSettings, build_task
-from rl.episode.jsonl import append_row, truncate_rows
+from rl.episode.jsonl import RowError, append_row, truncate_rows
 from rl.llm.client import ChatClient
+
+_FIRST_BYTES = b'{"id":'  # how every line that was written here begins
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class TreeFiles:
     """The task file that grows, and the list of failures of the last run beside it.
 
     A line is complete or absent: a torn last line, of a process that was killed, is cut off when
-    the file is opened again.
+    the file is opened again. Nothing is touched before the file has proved to be a task file.
     """
 
     def __init__(self, out: Path) -> None:
@@ -43,11 +45,11 @@ class TreeFiles:
         Raises:
             RowError, TaskFileError: what is there already is no task file.
         """
+        out = out.resolve()  # a link stays one
         self.out = out
-        self.failures = out.with_name(f"{out.stem}.failed.jsonl")
+        self.failures = failures_file(out)
         out.parent.mkdir(parents=True, exist_ok=True)
-        truncate_rows(out, lambda row: True)
-        self.built = {task.id for task in load_tasks([out])} if _holds_lines(out) else set[str]()
+        self.built = _take_up(out)
         self.failures.unlink(missing_ok=True)
 
     def add(self, task: TaskRecord) -> None:
@@ -101,5 +103,34 @@ async def build_trees(
     return Progress(len(artifacts), state["built"], failed)
 
 
-def _holds_lines(file: Path) -> bool:
-    return file.is_file() and bool(file.read_bytes().strip())
+def failures_file(out: Path) -> Path:
+    """Return where the failures of the task file ``out`` are listed."""
+    return out.with_name(f"{out.stem}.failed.jsonl")
+
+
+def _take_up(out: Path) -> set[str]:
+    """Return the ids in ``out`` and make its last line whole, or drop it where it is torn."""
+    if not out.exists():
+        return set()
+    if not out.is_file():
+        raise RowError(f"{out}: is no file")
+    content = out.read_bytes()
+    whole, _, last = content.rpartition(b"\n")
+    if last and _is_object(last):  # written by somebody else, without the final newline
+        whole, last = content, b""
+    if last and not last.startswith(_FIRST_BYTES[: len(last)]):
+        raise RowError(f"{out}: the last line is no task; is this a task file?")
+    ids = task_ids(out, whole)
+    if last:
+        truncate_rows(out, lambda row: True)
+    elif content and not content.endswith(b"\n"):
+        with out.open("ab") as file:
+            file.write(b"\n")
+    return ids
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(line), dict)
+    except (msgspec.MsgspecError, RecursionError):
+        return False

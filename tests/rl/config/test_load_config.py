@@ -224,7 +224,9 @@ def test_resolved_text_reads_back_equal(tmp_path):
     assert load_resolved(tmp_path / RESOLVED_CONFIG) == config
 
 
-TEXT = st.text(st.characters(codec="utf-8", exclude_characters="$"), max_size=40)
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="$\0"), max_size=40).filter(
+    lambda text: text != "???"
+)
 
 
 @settings(deadline=None, max_examples=30)
@@ -333,3 +335,23 @@ def test_every_key_is_described():
     assert described["optimizer.betas"][:2] == ("list[float]", [0.9, 0.999])
     assert described["discovery.gating"][2] == "strict (paper) | cascade (release)"
     assert described["grpo.group_size"] == ("int", 4, "K")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("run.name=???", "run.name=???: '???' is not allowed"),
+        ('tasks.files=[a, "???"]', "'???' is not allowed"),
+        ("run.dir=a\0b", "expected text in UTF-8, without null characters"),
+        ("run.dir=a\udcff", r"run.dir='a\udcff': expected text in UTF-8"),
+        ("tasks.files=" + "[" * 5000, "tasks.files"),
+        ("run.resume=" + "x" * 300, "File name too long"),
+    ],
+)
+def test_text_that_cannot_be_a_value_is_refused(text, told):
+    assert told in message([text])
+
+
+def test_yaml_that_is_nested_too_deeply_is_one_line(tmp_path):
+    write_layers(tmp_path, {"default": "train: " + "[" * 5000})
+    assert "default.yaml: not valid YAML" in message([], config_dir=tmp_path)

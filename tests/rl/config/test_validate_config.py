@@ -191,6 +191,7 @@ def test_each_rule_is_needed():
             "learner__world_size": 2,
         },
         "calibration_has_a_constraint": {"grpo__calibration": "calibrated"},
+        "run_name_is_a_file_name": {"run__name": "../../up"},
         "llm_judge_has_an_endpoint": {"judge__backend": "llm"},
         "betas_are_two_fractions": {"optimizer__betas": [0.1]},
         "tasks_are_named": {"tasks__domains": []},

@@ -177,3 +177,15 @@ def test_resume_needs_a_finished_checkpoint(tmp_path):
     assert "has no checkpoint in checkpoints/" in resume_error()
     (tmp_path / CHECKPOINTS / "step-1").mkdir()
     validate_paths(config)
+
+
+def test_a_link_to_nothing_is_no_run_folder(tmp_path):
+    (tmp_path / "run").symlink_to(tmp_path / "absent")
+    assert "is a link to nothing" in error(f"run.dir={tmp_path / 'run'}")
+
+
+def test_a_name_that_the_system_refuses_is_named_with_its_key(tmp_path):
+    long = "x" * 300
+    assert error(f"run.dir={tmp_path / long}").startswith(f"run.dir={tmp_path}")
+    assert "File name too long" in error(f"tasks.files=[{tmp_path / long}]")
+    assert error("model.source=path", f"model.path={tmp_path / long}").startswith("model.path=")

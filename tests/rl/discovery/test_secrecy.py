@@ -70,6 +70,32 @@ def test_typographic_signs_do_not_hide_a_cue():
     assert leaks("The Cook’s  Choice", tree, hidden) == ("1",)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "_crème brûlée_ please",
+        "**crème** `brûlée`",
+        "cre\u0300me bru\u0302le\u0301e",  # the accents apart
+        "cr\u00ade\u0300me\u200b brûlée",  # a soft hyphen, a zero-width space
+        "CRÈME\u00a0BRÛLÉE",
+    ],
+)
+def test_signs_and_encodings_that_look_alike_do_not_hide_a_cue(said):
+    tree = IntentTree((node("1", "x y z", "d", ("crème brûlée",)),))
+    assert leaks(said, tree, TreeState({"1": U})) == ("1",)
+
+
+def test_every_dash_is_one():
+    tree = IntentTree((node("1", "x y z", "d", ("ticket-seller",)),))
+    for dash in "-‐‑–—":
+        assert leaks(f"a ticket{dash}seller", tree, TreeState({"1": U})) == ("1",)
+
+
+def test_a_text_of_signs_alone_gives_nothing_away():
+    tree = IntentTree((node("1", "...", "d", ("goat", "*")),))
+    assert leaks("so, that is it", tree, TreeState({"1": U})) == ()
+
+
 def test_a_cue_shared_with_a_discovered_node_is_no_leak():
     assert leaks("on the station", TREE, START) == ()
     assert leaks("on the station", TREE, state(n1=U)) == ("1", "1.1")

@@ -241,3 +241,41 @@ def test_a_bad_line_is_named_with_file_and_line(tmp_path):
     path.write_bytes(b"[1]\n")
     with pytest.raises(RowError, match="line 1: not a JSON object"):
         list(read_rows(path))
+
+
+def test_what_is_no_row_of_the_file_is_named_and_the_file_left(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"step": 1}\n{"other": 2}\n')
+    with pytest.raises(RowError, match=r"rows\.jsonl, line 2: not a row of this file: KeyError"):
+        truncate_rows(path, lambda row: row["step"] < 5)
+    assert path.read_text() == '{"step": 1}\n{"other": 2}\n'
+    with pytest.raises(RowError, match="is no file"):
+        truncate_rows(tmp_path, lambda row: True)
+
+
+def test_truncating_keeps_a_link_and_what_needs_no_change(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"step": 1}\n{"step": 2}\n')
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(path)
+    before = path.stat().st_ino
+    assert truncate_rows(link, lambda row: True) == 0
+    assert path.stat().st_ino == before
+    assert truncate_rows(link, lambda row: row["step"] < 2) == 1
+    assert link.is_symlink()
+    assert path.read_text() == '{"step": 1}\n'
+
+
+@pytest.mark.parametrize("verdict", ["{}", '{"judgement":null,"abstention":null}'])
+def test_a_verdict_that_is_none_is_no_episode(tmp_path, verdict):
+    path = tmp_path / "episodes.jsonl"
+    candidate = Candidate(
+        1, "a", 1, FinishReason.STOP, "v", verdict=Abstention("j", AbstainReason.DEADLINE)
+    )
+    append_episode(path, simple(0, groups=(Group("t", 0, (candidate,), 0),)))
+    text = path.read_text()
+    row = json.loads(text)
+    row["groups"][0]["candidates"][0]["verdict"] = json.loads(verdict)
+    path.write_text(json.dumps(row) + "\n")
+    with pytest.raises(RowError, match="line 1: not an episode: a verdict is"):
+        list(read_episodes(path))

@@ -123,3 +123,13 @@ def test_pitfall_29_all_equal_rewards_give_exactly_zero(reward, size):
         assert result.advantages == (0.0,) * size
         assert result.status is GroupStatus.UNINFORMATIVE
         assert result.weight == 0.0
+
+
+@pytest.mark.parametrize("reward", [1e200, -1e101, math.inf, math.nan])
+def test_rewards_whose_squares_overflow_are_refused(reward):
+    with pytest.raises(ValueError, match="reward 1 is"):
+        group_advantages([0.0, reward])
+
+
+def test_the_largest_rewards_have_finite_advantages():
+    assert group_advantages([1e100, -1e100]).advantages == pytest.approx([1.0, -1.0])

@@ -189,3 +189,27 @@ def test_bad_input_is_named():
         calibrate([math.nan], [True], mode="calibrated")
     with pytest.raises(ValueError, match="shifted"):
         calibrate([0.0], [True], mode="shifted")
+
+
+any_quality = st.floats(-1e100, 1e100)
+
+
+@given(st.lists(st.tuples(any_quality, answers), min_size=2, max_size=6), st.floats(0, 1e100))
+def test_the_order_survives_rounding(group, margin):
+    qualities, compliant = [q for q, _ in group], [b for _, b in group]
+    result = calibrate(qualities, compliant, mode="calibrated", margin=margin)
+    met, broken = split(result.rewards, compliant)
+    if met and broken:
+        assert max(broken) + margin <= min(met)
+
+
+def test_a_margin_of_nothing_leaves_no_rounding_error():
+    result = calibrate([0.1, 2.4832572981495455], [True, False], mode="calibrated", margin=0.0)
+    assert result.rewards[1] <= result.rewards[0]
+    assert result.shift == pytest.approx(2.3832572981495455)
+
+
+@pytest.mark.parametrize("changes", [{"margin": 1e200}, {"margin": -1.0}, {"bonus": math.inf}])
+def test_a_margin_or_bonus_out_of_range_is_refused(changes):
+    with pytest.raises(ValueError, match=f"{next(iter(changes))} is"):
+        calibrate([0.1, 0.2], [True, False], **{"mode": "calibrated", "margin": 0.1, **changes})

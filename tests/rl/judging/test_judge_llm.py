@@ -170,3 +170,11 @@ def test_a_request_without_nodes_asks_for_the_kind_only() -> None:
     assert judge_schema(bare)["properties"]["wishes"]["required"] == []
     assert "(none)" in judge_messages(bare)[1][1]
     assert read_judgement("j", bare, content(wishes={}, options=[], closest=None)).nodes == {}
+
+
+def test_half_an_emoji_in_an_answer_is_text_all_the_same() -> None:
+    broken = content().replace("a train", "a train \\ud83d")
+    with serve((200, answer(broken).replace(b"\\\\ud83d", b"\\ud83d"))) as server:
+        [verdict] = make(server.url).judge([REQUEST])
+    assert isinstance(verdict, Judgement)
+    assert verdict.options == ("a bus", "a ferry")
