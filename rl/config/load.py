@@ -26,10 +26,22 @@ __all__ = [
     "load_resolved",
 ]
 
+# PyYAML writes these as they are and reads them back as a space, unless they are in double quotes.
+_RARE_LINE_BREAKS = frozenset("\x85\u2028\u2029")
+
 RESOLVED_CONFIG = "config.yaml"  # the resolved configuration in a run's folder
 
 # Choice → the file of configs/CHOICE/ that is read when the command line names none.
 DEFAULT_CHOICES = {"recipe": "discover", "model": "smollm2", "hardware": "cpu"}
+
+
+class _QuotingDumper(yaml.SafeDumper):
+    """Puts every text in double quotes, where each character can be escaped."""
+
+
+_QuotingDumper.add_representer(
+    str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"')
+)
 
 
 def load_config(argv: Sequence[str], config_dir: Path | None = None) -> Config:
@@ -61,7 +73,10 @@ def load_config(argv: Sequence[str], config_dir: Path | None = None) -> Config:
 
 def config_to_yaml(config: Config) -> str:
     """Return ``config`` as YAML text that :func:`load_resolved` reads back unchanged."""
-    return OmegaConf.to_yaml(OmegaConf.structured(config))
+    text = OmegaConf.to_yaml(structured := OmegaConf.structured(config))
+    if not _RARE_LINE_BREAKS & set(text):
+        return text
+    return yaml.dump(OmegaConf.to_container(structured), Dumper=_QuotingDumper, sort_keys=False)
 
 
 def load_resolved(path: Path) -> Config:

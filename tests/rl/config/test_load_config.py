@@ -229,6 +229,18 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="$\0"), max_size=
 )
 
 
+@pytest.mark.parametrize(
+    "text", ["\x85", "a\u2028b: 1e3", " \u2029 ", "1e3\x85" + "long line " * 20]
+)
+def test_line_breaks_that_yaml_would_fold_survive(tmp_path, text):
+    config = Config()
+    config.model.system_prompt, config.tasks.files = text, [text, "1e3", "null"]
+    config.optimizer.learning_rate = 1e-7
+    file = tmp_path / RESOLVED_CONFIG
+    file.write_text(config_to_yaml(config), encoding="utf-8")
+    assert load_resolved(file) == config
+
+
 @settings(deadline=None, max_examples=30)
 @given(name=TEXT, prompt=TEXT, rate=st.floats(allow_nan=False, allow_infinity=False))
 def test_any_value_survives_the_resolved_file(tmp_path_factory, name, prompt, rate):
